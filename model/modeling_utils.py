@@ -12,8 +12,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from model.configuration_albert import AlbertConfig, ConfigError, find_config
-from model.conversion import LoadReport, WeightSource, infer_architecture, load_weights
-from model.conversion import open_checkpoint
+from model.conversion import (
+    LoadReport,
+    WeightSource,
+    infer_architecture,
+    load_weights,
+    open_checkpoint,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Configurations: dialects keep their meaning, presets have the published sizes, errors tell all."""
+"""Configurations: dialects keep their meaning, presets their sizes, errors tell all."""
 
 import json
 
