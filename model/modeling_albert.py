@@ -135,7 +135,10 @@ class AlbertMLMHead(nn.Module):
 
 
 class _WithHead(AlbertPreTrainedModel):
-    """What the heads share: the encoder under the name `bert`."""
+    """What the heads share: the encoder under the name `bert`.
+
+    Their `forward` passes `wanted` (output_hidden_states, output_attentions) on to the encoder.
+    """
 
     base_prefix = "bert."
 
@@ -169,8 +172,7 @@ class AlbertForPreTraining(_WithHead):
                 token_type_ids: Tensor | None = None, masked_lm_positions: Tensor | None = None,
                 masked_lm_ids: Tensor | None = None, masked_lm_weights: Tensor | None = None,
                 sentence_order_labels: Tensor | None = None,
-                loss_weights: Mapping[str, Tensor] | None = None,
-                output_hidden_states: bool = False, output_attentions: bool = False,
+                loss_weights: Mapping[str, Tensor] | None = None, **wanted: bool,
                 ) -> AlbertOutput:
         """(B, T) ids -> logits (B, P, V) at the masked positions, or (B, T, V) without them.
 
@@ -178,9 +180,7 @@ class AlbertForPreTraining(_WithHead):
         sentence_order_labels: (B,) or (B, 1), 0 = in order, 1 = swapped, below 0 = not scored.
         losses: "mlm" and "sop", with run_pretraining.py's normalisation (sum / (weight + 1e-5)).
         """
-        encoded = self.bert(input_ids, attention_mask, token_type_ids,
-                            output_hidden_states=output_hidden_states,
-                            output_attentions=output_attentions)
+        encoded = self.bert(input_ids, attention_mask, token_type_ids, **wanted)
         x = encoded.sequence_output
         if masked_lm_positions is not None:  # only these meet the vocabulary
             index = masked_lm_positions[..., None].expand(-1, -1, x.shape[-1])
@@ -221,13 +221,10 @@ class AlbertForMaskedLM(_WithHead):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
                 token_type_ids: Tensor | None = None, labels: Tensor | None = None,
-                loss_weights: Mapping[str, Tensor] | None = None,
-                output_hidden_states: bool = False, output_attentions: bool = False,
+                loss_weights: Mapping[str, Tensor] | None = None, **wanted: bool,
                 ) -> AlbertOutput:
         """(B, T) ids -> logits (B, T, V). labels: (B, T), -100 = not scored."""
-        encoded = self.bert(input_ids, attention_mask, token_type_ids,
-                            output_hidden_states=output_hidden_states,
-                            output_attentions=output_attentions, pool=False)
+        encoded = self.bert(input_ids, attention_mask, token_type_ids, pool=False, **wanted)
         logits = self.cls["predictions"](encoded.sequence_output, self.bert.embeddings)
         losses = {}
         if labels is not None:
@@ -250,16 +247,13 @@ class AlbertForSequenceClassification(_WithHead):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
                 token_type_ids: Tensor | None = None, labels: Tensor | None = None,
-                loss_weights: Mapping[str, Tensor] | None = None,
-                output_hidden_states: bool = False, output_attentions: bool = False,
+                loss_weights: Mapping[str, Tensor] | None = None, **wanted: bool,
                 ) -> AlbertOutput:
         """(B, T) ids -> logits (B, L). labels: (B,) class ids, or floats for regression.
 
         losses: "classification" (cross entropy) or "regression" (squared error, as run_glue).
         """
-        encoded = self.bert(input_ids, attention_mask, token_type_ids,
-                            output_hidden_states=output_hidden_states,
-                            output_attentions=output_attentions)
+        encoded = self.bert(input_ids, attention_mask, token_type_ids, **wanted)
         logits = self.classifier(self.dropout(encoded.pooled_output))  # (B, H) -> (B, L)
         losses = {}
         if labels is not None and self.config.is_regression:
@@ -289,13 +283,10 @@ class AlbertForTokenClassification(_WithHead):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
                 token_type_ids: Tensor | None = None, labels: Tensor | None = None,
-                loss_weights: Mapping[str, Tensor] | None = None,
-                output_hidden_states: bool = False, output_attentions: bool = False,
+                loss_weights: Mapping[str, Tensor] | None = None, **wanted: bool,
                 ) -> AlbertOutput:
         """(B, T) ids -> logits (B, T, L). labels: (B, T), -100 = not scored."""
-        encoded = self.bert(input_ids, attention_mask, token_type_ids,
-                            output_hidden_states=output_hidden_states,
-                            output_attentions=output_attentions, pool=False)
+        encoded = self.bert(input_ids, attention_mask, token_type_ids, pool=False, **wanted)
         logits = self.classifier(self.dropout(encoded.sequence_output))  # (B, T, H) -> (B, T, L)
         losses = {}
         if labels is not None:
@@ -318,14 +309,12 @@ class AlbertForMultipleChoice(_WithHead):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
                 token_type_ids: Tensor | None = None, labels: Tensor | None = None,
-                loss_weights: Mapping[str, Tensor] | None = None,
-                output_hidden_states: bool = False, output_attentions: bool = False,
+                loss_weights: Mapping[str, Tensor] | None = None, **wanted: bool,
                 ) -> AlbertOutput:
         """(B, C, T) ids, mask and types -> logits (B, C). labels: (B,) the right choice."""
         flat = [x if x is None else x.flatten(0, 1)  # (B, C, T) -> (B * C, T)
                 for x in (input_ids, attention_mask, token_type_ids)]
-        encoded = self.bert(*flat, output_hidden_states=output_hidden_states,
-                            output_attentions=output_attentions)
+        encoded = self.bert(*flat, **wanted)
         logits = self.classifier(self.dropout(encoded.pooled_output))  # (B * C, H) -> (B * C, 1)
         logits = logits.view(input_ids.shape[:2])  # (B, C)
         losses = {}
@@ -370,17 +359,14 @@ class AlbertForQuestionAnswering(_WithHead):
                 token_type_ids: Tensor | None = None, start_positions: Tensor | None = None,
                 end_positions: Tensor | None = None, is_impossible: Tensor | None = None,
                 p_mask: Tensor | None = None, loss_weights: Mapping[str, Tensor] | None = None,
-                output_hidden_states: bool = False, output_attentions: bool = False,
-                ) -> AlbertOutput:
+                **wanted: bool) -> AlbertOutput:
         """(B, T) ids -> start_logits, end_logits (B, T); v2 without labels: the beam instead.
 
         start_positions, end_positions: (B,) token positions, below 0 = not scored.
         is_impossible: (B,) 1 = no answer (v2). p_mask: (B, T) 1 = may not be an answer.
         losses: "span" (mean of start and end) and in v2 "answerable" (times 0.5, as official).
         """
-        encoded = self.bert(input_ids, attention_mask, token_type_ids,
-                            output_hidden_states=output_hidden_states,
-                            output_attentions=output_attentions, pool=False)
+        encoded = self.bert(input_ids, attention_mask, token_type_ids, pool=False, **wanted)
         x = encoded.sequence_output
         if self.config.squad_head == "v1":
             start, end = self.qa_outputs(x).unbind(-1)  # (B, T, H) -> 2 x (B, T)
