@@ -1,0 +1,1 @@
+"""Data sets: from files to features, and from predictions to submission files."""
