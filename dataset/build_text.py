@@ -137,8 +137,8 @@ def write_english(package: Path, folder: Path) -> None:
 def regulated_verse(package: Path) -> list[tuple[str, list[str]]]:
     """(poet, four couplets) of each eight-line poem of the Tang in lines of five or seven.
 
-    A couplet is one entry of the collection, "秦川雄帝宅，函谷壯皇居。". Of poems that share one (the
-    collection gives some under two poets) the first is kept.
+    A couplet is one entry of the collection, "秦川雄帝宅，函谷壯皇居。". Of poems that share one,
+    since the collection gives some under two poets, the first is kept.
     """
     couplet = re.compile("([一-鿿]{5}，[一-鿿]{5}。|[一-鿿]{7}，[一-鿿]{7}。)")
     files = sorted((package / "dist" / "quantangshi").glob("poet.tang.*.json"),
