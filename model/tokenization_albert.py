@@ -58,7 +58,7 @@ class AlbertTokenizer:
     """
 
     kind: ClassVar[str]
-    hugging_face_name: ClassVar[str]  # saved, so that transformers opens the folder as well
+    hugging_face_name: ClassVar[str]  # saved, so that transformers opens the folder too
     special_tokens: ClassVar[dict[str, str]]
     model_class: ClassVar[type[SentencePieceModel] | type[WordPieceModel]]
 

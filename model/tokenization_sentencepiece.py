@@ -38,7 +38,7 @@ class SentencePieceModel:
     dropped, lower-cased) and splits in another (`encode_pieces`); both are done here. With
     `do_lower_case` and `strip_accents` off, the text goes to SentencePiece as it is.
 
-    Speed: one batch call encodes 11 MB of English a second and core, cleaning included. A cache of
+    Speed: one batch call encodes some 10 MB of English a second and core, with cleaning. A cache of
     words would be faster once warm, yet it is not exact: scores are summed in float32 along the
     whole text, which may decide a tie inside a word. SentencePiece 0.2.0 holds the interpreter
     lock during the call, later ones give it up for a part of it: use processes, not threads.

@@ -55,9 +55,9 @@ class WordPieceModel:
     The official code cleans (control characters dropped, Chinese characters set apart), splits at
     white space, lower-cases, drops accents, splits at punctuation, then takes the longest known
     piece from the left. All but the first two regard one word at a time, so the pieces of a word
-    are found once and remembered. That is exact and encodes 12 MB a second and core, six times
-    what the `tokenizers` library does (2 MB; it also differs on private-use and unassigned
-    characters, the final sigma and some Chinese blocks). The interpreter lock is held: for more
+    are found once and remembered. That is exact and encodes some 10 MB of Chinese a second and
+    core, five times what the `tokenizers` library does (which also differs on private-use
+    characters, the final sigma and 256 rare Chinese ones). The interpreter lock is held: for more
     cores use processes.
     """
 
