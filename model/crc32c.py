@@ -9,7 +9,7 @@ checksum as the whole text.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def _multiply(a: int, b: int) -> int:
     return product
 
 
-@lru_cache(maxsize=None)
+@cache
 def _shift_tables(lanes: int) -> tuple[np.ndarray, np.ndarray]:
     """Tables that multiply the low and the high half of a residue by x^(32 lanes)."""
     factor, square, exponent = 0x80000000, 0x40000000, 32 * lanes  # 1 and x
