@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import lzma
+import mmap
 import re
 import shutil
 import tarfile
 import tempfile
-from dataclasses import dataclass, field
+import weakref
+import zlib
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from model.tf_table import MAGIC, CheckpointError
@@ -16,17 +20,34 @@ logger = logging.getLogger(__name__)
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
 MAX_ARCHIVE_BYTES = 16 << 30  # unpacked; xxlarge with optimizer slots takes under 3 GiB
+MAX_ARCHIVE_MEMBERS = 10000
+UNUSED = re.compile(r"\.meta$|\.pb(txt)?$|\.tfevents\.")  # graphs and logs: left in the archive
 DATA_SUFFIX = re.compile(r"\.data-\d{5}-of-\d{5}$")
+
+UNPACKING_ERRORS = (tarfile.TarError, EOFError, OSError, ValueError, zlib.error, lzma.LZMAError)
 
 
 @dataclass(frozen=True)
 class CheckpointFiles:
-    """Where a checkpoint lies."""
+    """Where a checkpoint lies. Files unpacked from an archive go when this object goes."""
 
     path: Path  # the V1 file, or the prefix of the V2 files
     v1: bool
     directories: tuple[Path, ...]  # where its config and vocabulary may lie
-    unpacked: tempfile.TemporaryDirectory | None = field(default=None, repr=False)
+    shown: str = ""  # what messages call it
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shown", self.shown or str(self.path))
+
+
+def map_file(path: Path, where: str, may_be_empty: bool = False) -> memoryview:
+    """A file in memory as it is looked at, not read ahead. Raises `CheckpointError` if empty."""
+    with path.open("rb") as file:
+        if file.seek(0, 2) == 0:
+            if may_be_empty:  # the data of tensors without numbers
+                return memoryview(b"")
+            raise CheckpointError(f"{where}: the file is empty; fetch it again")
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def find_checkpoint(path: Path) -> CheckpointFiles:
@@ -125,32 +146,47 @@ def _named_by_checkpoint_file(folder: Path, found: list[Path]) -> Path | None:
 
 
 def _unpack(archive: Path) -> CheckpointFiles:
-    """Unpack the plain files of an archive into a folder that goes with the result.
+    """Unpack the plain files of an archive that are needed into a folder, and look there.
 
-    Raises `CheckpointError` for a member that points out of the archive, and for more bytes than
-    any checkpoint has; links and devices are passed over.
+    Raises `CheckpointError` for a member that points out of the archive, for more than any
+    checkpoint has, and for a damaged archive; links and devices are passed over.
     """
-    folder = tempfile.TemporaryDirectory(prefix="albert-")
-    left = MAX_ARCHIVE_BYTES
+    folder = Path(tempfile.mkdtemp(prefix="albert-"))
     try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                name = PurePosixPath(member.name)
-                if name.is_absolute() or ".." in name.parts:
-                    raise CheckpointError(f"{archive}: its member {member.name!r} points out of "
-                                          "the archive; refused")
-                if not member.isfile():
-                    continue
-                left -= member.size
-                if left < 0:
-                    raise CheckpointError(f"{archive}: unpacks to more than {MAX_ARCHIVE_BYTES} "
-                                          "bytes; refused")
-                target = Path(folder.name, *name.parts)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with tar.extractfile(member) as source, target.open("wb") as out:
-                    shutil.copyfileobj(source, out)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise CheckpointError(f"{archive}: cannot be unpacked ({error}); a download that broke "
-                              "off, fetch it again") from None
-    found = _in_folder(Path(folder.name))
-    return CheckpointFiles(found.path, found.v1, found.directories, folder)
+        _extract(archive, folder)
+        found = _in_folder(folder)
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        message = str(error).replace(str(folder), str(archive))
+        if isinstance(error, FileNotFoundError | CheckpointError):
+            raise CheckpointError(message) from None
+        if isinstance(error, UNPACKING_ERRORS):
+            raise CheckpointError(f"{archive}: cannot be unpacked ({message}); a download that "
+                                  "broke off, fetch it again") from None
+        raise
+    shown = f"{archive}: {found.path.relative_to(folder)}"
+    files = replace(found, shown=shown)
+    weakref.finalize(files, shutil.rmtree, folder, ignore_errors=True)
+    return files
+
+
+def _extract(archive: Path, folder: Path) -> None:
+    left = MAX_ARCHIVE_BYTES
+    with tarfile.open(archive) as tar:
+        for count, member in enumerate(tar):
+            name = PurePosixPath(member.name)
+            if name.is_absolute() or ".." in name.parts:
+                raise CheckpointError(f"{archive}: its member {member.name!r} points out of the "
+                                      "archive; refused")
+            left -= member.size if member.isfile() else 0
+            if left < 0 or count >= MAX_ARCHIVE_MEMBERS:
+                raise CheckpointError(f"{archive}: more than {MAX_ARCHIVE_BYTES} bytes or "
+                                      f"{MAX_ARCHIVE_MEMBERS} members; refused")
+            if not member.isfile() or UNUSED.search(name.name):
+                continue
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tar.extractfile(member) as source, target.open("wb") as out:
+                shutil.copyfileobj(source, out)
+        while left > 0 and (rest := tar.fileobj.read(1 << 20)):  # gzip's checksum is at the end
+            left -= len(rest)

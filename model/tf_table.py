@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 from model.crc32c import masked_crc32c
 
@@ -24,6 +23,14 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be read; the message names the file and what is wrong with it."""
 
 
+class DamagedBlock(CheckpointError):
+    """A block that does not match its checksum; the keys in it lie in after < key <= up_to."""
+
+    def __init__(self, message: str, after: bytes, up_to: bytes) -> None:
+        super().__init__(message)
+        self.after, self.up_to = after, up_to
+
+
 # ---- protocol buffers ---------------------------------------------------------------------------
 
 
@@ -34,6 +41,8 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
         byte = data[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
+        if value >= 1 << 64:
+            raise IndexError("a number of more than 64 bits")
         if byte < 0x80:
             return value, at
         if shift > 63:
@@ -88,40 +97,46 @@ def _slice(data: memoryview, at: int, size: int) -> memoryview:
 # ---- reading ------------------------------------------------------------------------------------
 
 
-def read_table(path: Path, data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
-    """Keys and values of a whole table, in order. Raises `CheckpointError`."""
+def read_table(where: str, data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
+    """Keys and values of a whole table, in order; a block is checked before it is looked into.
+
+    Raises `CheckpointError` with a message that begins with `where`.
+    """
     try:
         if len(data) < FOOTER_SIZE:
-            raise CheckpointError(f"{path}: {len(data)} bytes, too short for a TensorFlow table; "
+            raise CheckpointError(f"{where}: {len(data)} bytes, too short for a TensorFlow table; "
                                   "a download that broke off?")
         footer = data[-FOOTER_SIZE:]
         magic, = struct.unpack("<Q", footer[-8:])
         if magic != MAGIC:
-            raise CheckpointError(f"{path}: does not end like a TensorFlow table (magic {magic:#x},"
-                                  f" expected {MAGIC:#x}); another kind of file, or a download "
+            raise CheckpointError(f"{where}: does not end like a TensorFlow table (magic {magic:#x}"
+                                  f", expected {MAGIC:#x}); another kind of file, or a download "
                                   "that broke off")
         _, at = read_varint(footer, 0)  # where the metadata block is, which nobody uses
         _, at = read_varint(footer, at)
         offset, at = read_varint(footer, at)
         size, at = read_varint(footer, at)
-        for _, handle in _read_block(path, data, offset, size):
+        last = b""
+        for up_to, handle in _read_block(where, data, offset, size, b"", b"\xff"):
             offset, at = read_varint(handle, 0)
             size, at = read_varint(handle, at)
-            yield from _read_block(path, data, offset, size)
+            for key, value in _read_block(where, data, offset, size, last, up_to):
+                last = key
+                yield key, value
     except (IndexError, struct.error) as error:
-        raise CheckpointError(f"{path}: damaged table ({error}); fetch the file again") from None
+        raise CheckpointError(f"{where}: damaged table ({error}); fetch the file again") from None
 
 
-def _read_block(path: Path, data: memoryview, offset: int, size: int,
+def _read_block(where: str, data: memoryview, offset: int, size: int, after: bytes, up_to: bytes,
                 ) -> list[tuple[bytes, memoryview]]:
     whole = _slice(data, offset, size + BLOCK_TRAILER_SIZE)
     block, compression = whole[:size], whole[size]
     stored, = struct.unpack("<I", whole[size + 1:])
     if masked_crc32c(whole[:size + 1]) != stored:
-        raise CheckpointError(f"{path}: the block at byte {offset} does not match its checksum; "
-                              "the file is damaged, fetch it again")
+        raise DamagedBlock(f"{where}: the block at byte {offset} does not match its checksum; "
+                           "the file is damaged, fetch it again", after, up_to)
     if compression != 0:
-        raise CheckpointError(f"{path}: the block at byte {offset} is compressed (kind "
+        raise CheckpointError(f"{where}: the block at byte {offset} is compressed (kind "
                               f"{compression}), which TensorFlow does not do in checkpoints")
     restarts, = struct.unpack("<I", _slice(block, size - 4, 4))
     end = size - 4 - 4 * restarts
