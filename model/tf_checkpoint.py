@@ -82,7 +82,7 @@ class _Bundle:
             try:
                 if key == b"":
                     self.shards = read_header(index, value)
-                else:
+                elif not key.startswith(b"\0"):  # not a slice of a tensor, which has its own entry
                     self.entries[key.decode("utf-8")] = read_entry(value)
             except (IndexError, UnicodeDecodeError) as error:
                 raise CheckpointError(f"{index}: damaged entry {key!r} ({error})") from None
