@@ -10,7 +10,6 @@ shapes are equal; otherwise one `CheckpointError` lists all offenders, before an
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from model.config_export import export_config
 from model.tf_table import CheckpointError
 from model.weight_names import (
     GROUP,
@@ -33,8 +33,9 @@ from model.weight_sources import WeightSource, open_checkpoint
 from model.weight_tables import DIALECTS
 
 __all__ = [
-    "CheckpointError", "LoadReport", "WeightSource", "detect_dialect", "export_weights",
-    "from_model_names", "infer_architecture", "load_weights", "open_checkpoint", "to_model_names",
+    "CheckpointError", "LoadReport", "WeightSource", "detect_dialect", "export_config",
+    "export_weights", "from_model_names", "infer_architecture", "load_weights", "open_checkpoint",
+    "to_model_names",
 ]
 
 logger = logging.getLogger(__name__)
@@ -122,24 +123,26 @@ def _targets(source: WeightSource) -> dict[str, tuple[str, bool, str]]:
 
 
 def _why_not(source: WeightSource, theirs: str, name: str, shared: Collection[str]) -> str:
-    if f"bert.{name.removeprefix('bert.')}".startswith(MAPPING):
-        return _why_no_mapping(source, theirs)
+    """Why an input that is a weight of some ALBERT fills no parameter of this one."""
+    if name.startswith(MAPPING) and source.dialect == "huggingface":
+        _check_identity(source, theirs)
+        return "maps every embedding to itself"
+    if name.startswith(MAPPING) and source.dialect.startswith("predecessor"):
+        return "not used between equal widths"
     if name in shared:
         return f"this model shares {name} with an earlier layer"
-    if re.match(r"(bert\.)?(embeddings|encoder|pooler)\.", name):
+    if name.startswith("bert."):
         return f"this model has no {name}"
     return f"head not in this model ({name})"
 
 
-def _why_no_mapping(source: WeightSource, theirs: str) -> str:
-    """A mapping between equal widths: Hugging Face always runs it, the others never do."""
-    value = as_tensor(source[theirs])
-    neutral = torch.eye(len(value)) if value.dim() == 2 else torch.zeros(len(value))
-    if source.dialect == "huggingface" and not (value.shape == neutral.shape
-                                                and torch.equal(value.float(), neutral)):
-        raise CheckpointError(f"{source}: {theirs} maps embeddings, but in this model they are as "
-                              "wide as the layers, or of layout bright, and are not mapped")
-    return "no mapping between equal widths"
+def _check_identity(source: WeightSource, theirs: str) -> None:
+    """Hugging Face maps embeddings even where they are as wide as the layers, and we do not."""
+    value = as_tensor(source[theirs]).float()
+    identity = torch.eye(len(value)) if value.dim() == 2 else torch.zeros(len(value))
+    if value.shape != identity.shape or not torch.equal(value, identity):
+        raise CheckpointError(f"{source}: {theirs} changes the embeddings, but in this model they "
+                              "are as wide as its layers and not mapped; found no way to keep it")
 
 
 def _check_shapes(source: WeightSource, parameters: Mapping[str, Tensor],
@@ -194,8 +197,8 @@ def _check_expressible(model: nn.Module, dialect: str, names: Collection[str]) -
     if wanted and layout and layout != wanted:
         raise CheckpointError(f"a model of layout {layout} cannot be written in the {dialect} "
                               f"dialect, which only has layout {wanted}")
-    if wanted == "google" and getattr(config, "ln_type", "postln") != "postln":
-        raise CheckpointError(f"the {dialect} dialect has no ln_type {config.ln_type}, only postln")
+    if config is not None and dialect != "albert_pytorch":
+        export_config(config, dialect)
 
 
 # ---- what weights prove --------------------------------------------------------------------------

@@ -67,8 +67,8 @@ class WeightSource(Mapping[str, Any]):
         return self.description
 
 
-def open_checkpoint(path: str | Path, kind: str | None = None) -> WeightSource:
-    """Open a checkpoint; no tensor is read yet.
+def open_checkpoint(path: str | Path | WeightSource, kind: str | None = None) -> WeightSource:
+    """Open a checkpoint; no tensor is read yet. One that is open already is given back.
 
     path: a directory of this library (`model.safetensors`), of its predecessor
     (`pytorch_model.bin`) or of Hugging Face (either, also in shards), one of these files, or a
@@ -77,6 +77,8 @@ def open_checkpoint(path: str | Path, kind: str | None = None) -> WeightSource:
     kind: "safetensors", "pickle" or "tensorflow" to take that kind only.
     Raises FileNotFoundError, or `CheckpointError` for what is damaged or refused.
     """
+    if isinstance(path, WeightSource):
+        return path
     path = Path(path)
     for name, (find, open_kind) in KINDS.items():
         found = find(path) if kind in (None, name) else None
