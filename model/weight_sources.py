@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import pickle
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,8 +17,6 @@ from torch import Tensor
 from model.tf_checkpoint import TensorFlowCheckpoint
 from model.tf_table import CheckpointError
 from model.weight_names import detect_dialect
-
-logger = logging.getLogger(__name__)
 
 SAFETENSORS = "model.safetensors"
 PICKLE = "pytorch_model.bin"
@@ -150,17 +148,16 @@ def _open_pickle(path: Path) -> WeightSource:
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
-    try:  # only files in the current (zip) format can be looked at without reading all of it
-        loaded = torch.load(path, map_location="cpu", weights_only=True,
-                            mmap=zipfile.is_zipfile(path))
-    except pickle.UnpicklingError as error:
-        raise CheckpointError(f"{path}: refused, since reading it would run code or make objects "
-                              f"other than tensors ({str(error).splitlines()[0]}). Save a "
-                              "state_dict of plain tensors, or convert it where you trust it"
-                              ) from None
-    except (RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({str(error).splitlines()[0]}); a download "
-                              "that broke off?") from None
+    with path.open("rb") as file:
+        current = file.read(4) == b"PK\3\4"  # a zip; the older format can only be read whole
+    try:
+        damaged = zipfile.ZipFile(path).testzip() if current else None
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=current)
+    except Exception as error:  # what damaged bytes do to an unpickler is any of a dozen types
+        raise CheckpointError(f"{path}: {_why_unreadable(error)}") from None
+    if damaged:
+        raise CheckpointError(f"{path}: its record {damaged} does not match its checksum; the file "
+                              "is damaged, fetch it again")
     for name in NESTED:
         if isinstance(loaded, Mapping) and isinstance(loaded.get(name), Mapping):
             loaded = loaded[name]
@@ -171,6 +168,15 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{path}: expected a state_dict of tensors, found other things under "
                               f"{', '.join(other[:5])}")
     return {str(name): value for name, value in loaded.items()}
+
+
+def _why_unreadable(error: Exception) -> str:
+    wanted = re.search(r"GLOBAL ([\w.]+)", str(error))
+    if isinstance(error, pickle.UnpicklingError) and wanted:
+        return (f"refused, since it holds more than tensors: reading it would use {wanted[1]}, and "
+                "so may run any code. Where you trust it, save it again as a state_dict of tensors")
+    reason = (str(error).splitlines() or [""])[0]
+    return f"cannot be read ({type(error).__name__}: {reason}); a download that broke off?"
 
 
 # ---- TensorFlow ----------------------------------------------------------------------------------
