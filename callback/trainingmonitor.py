@@ -1,0 +1,116 @@
+"""The record of a run: `metrics.jsonl`, TensorBoard, and a picture of the curves."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from callback import distributed
+from callback.base import Callback
+
+if TYPE_CHECKING:
+    from callback.trainer import Trainer
+
+MIN_SECONDS = 20.0  # between two drawings: a picture takes half a second
+
+
+class TrainingMonitor(Callback):
+    """Writes what is logged and evaluated as it comes, on rank 0.
+
+    `metrics.jsonl` holds a line for every log and evaluation. `curves.png` is drawn again at most
+    every MIN_SECONDS and at the end. Lines past a checkpoint that is resumed from are cut off.
+    """
+
+    def __init__(self, folder: Path, tensorboard: bool = True) -> None:
+        self.folder, self.use_tensorboard = Path(folder), tensorboard
+        self.path = self.folder / "metrics.jsonl"
+        self.writer: Any = None
+        self._drawn = 0.0
+
+    def on_train_begin(self, trainer: Trainer) -> None:
+        if not distributed.is_main():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        kept = [line for line in read_metrics(self.path) if line["step"] <= trainer.state.step]
+        self.path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        if self.use_tensorboard:
+            from torch.utils.tensorboard import SummaryWriter  # slow to import
+            self.writer = SummaryWriter(str(self.folder / "tensorboard"),
+                                        purge_step=trainer.state.step + 1)
+
+    def on_log(self, trainer: Trainer, values: Mapping[str, float]) -> None:
+        self._record(trainer, "train", values)
+
+    def on_evaluate(self, trainer: Trainer, metrics: Mapping[str, float]) -> None:
+        self._record(trainer, "eval", metrics)
+
+    def on_train_end(self, trainer: Trainer) -> None:
+        if distributed.is_main():
+            self._draw()
+            if self.writer is not None:
+                self.writer.close()
+
+    def _record(self, trainer: Trainer, kind: str, values: Mapping[str, float]) -> None:
+        if not distributed.is_main():
+            return
+        line = {"step": trainer.state.step, "kind": kind, **values}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        if self.writer is not None:
+            for name, value in values.items():
+                self.writer.add_scalar(f"{kind}/{name}", value, trainer.state.step)
+        if time.monotonic() - self._drawn > MIN_SECONDS:
+            self._draw()
+
+    def _draw(self) -> None:
+        draw_curves(read_metrics(self.path), self.folder / "curves.png")
+        self._drawn = time.monotonic()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of a `metrics.jsonl`; a last line that a crash cut off is left out."""
+    if not path.is_file():
+        return []
+    lines = []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            break
+    return lines
+
+
+def draw_curves(lines: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """A panel for every number of a run over its steps, training beside evaluation."""
+    series: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for line in lines:
+        for name, value in line.items():
+            if name not in ("step", "kind") and isinstance(value, (int, float)):
+                points = series.setdefault(name, {}).setdefault(line["kind"], [])
+                points.append((line["step"], value))
+    series.pop("bad_steps", None)
+    if not series:
+        return
+    import matplotlib.figure  # slow to import
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    columns = min(3, len(series))
+    rows = -(-len(series) // columns)
+    figure = matplotlib.figure.Figure(figsize=(4.2 * columns, 3.0 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    for place, (name, kinds) in enumerate(series.items(), 1):
+        axes = figure.add_subplot(rows, columns, place)
+        for kind, points in kinds.items():
+            marker = "o" if kind == "eval" or len(points) == 1 else None
+            axes.plot(*zip(*points, strict=True), label=kind, marker=marker, markersize=3)
+        axes.set_title(name.replace("_", " "))
+        axes.set_xlabel("step")
+        axes.grid(alpha=0.3)
+        if len(kinds) > 1:
+            axes.legend()
+    temporary = path.with_name(f".{path.name}.tmp")
+    figure.savefig(temporary, dpi=110, format="png")
+    temporary.replace(path)
