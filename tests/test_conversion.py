@@ -448,6 +448,7 @@ def test_pickles_of_something_else(tmp_path):
         open_checkpoint(file)
 
 
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 @pytest.mark.parametrize("legacy", [False, True])
 def test_damaged_pickles(tmp_path, legacy):
     file = tmp_path / "x.bin"
@@ -472,6 +473,8 @@ def test_damaged_pickles(tmp_path, legacy):
 
 
 def test_safetensors_whole_cut_off_and_in_shards(tmp_path):
+    outside, tmp_path = tmp_path / "one.safetensors", tmp_path / "model"
+    tmp_path.mkdir()
     first = model()
     tensors = export_weights(first, "huggingface")
     file = tmp_path / "model.safetensors"
@@ -495,6 +498,7 @@ def test_safetensors_whole_cut_off_and_in_shards(tmp_path):
     second = model(seed=1)
     load_weights(second, open_checkpoint(tmp_path))
     assert equal(first, second)
+    shutil.copyfile(tmp_path / "one.safetensors", outside)
     for wrong in ("../one.safetensors", "three.safetensors"):
         listing["weight_map"][names[0]] = wrong
         listing_file.write_text(json.dumps(listing))
