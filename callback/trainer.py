@@ -161,7 +161,7 @@ class Trainer:
     def _seed(self) -> None:
         """Dropout of a step depends on the step alone, not on what ran before it."""
         sequence = np.random.SeedSequence([self.config.seed, self.state.step, distributed.rank()])
-        torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> 1))
+        torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0]) >> 1)
 
     def _totals(self, batches: Sequence[Batch]) -> tuple[dict[str, Tensor], Tensor]:
         """Loss weights, and (examples, tokens), of the global batch; tells of signals, too."""
