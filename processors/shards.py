@@ -1,0 +1,165 @@
+"""Tokenised text on disk: shards of token ids with their sentence and document offsets.
+
+    folder/manifest.json                  counts, settings, tokenizer fingerprint; written last
+    folder/train-00000.tokens.npy         (tokens,) uint16, or uint32 for larger vocabularies
+    folder/train-00000.sentences.npy      (sentences + 1,) int64: where each begins, in tokens
+    folder/train-00000.documents.npy      (documents + 1,) int64: where each begins, in sentences
+    folder/train-00000.words.npy          (tokens,) bool, optional: does the token begin a word
+
+No masks and no pairs are stored: they are made as they are read. Everything is memory-mapped, so
+memory stays flat whatever the size of the corpus.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+PARTS = ("tokens", "sentences", "documents")
+
+
+class ShardError(ValueError):
+    """Shards that are damaged, unfinished or of another tokenizer; the message names the file."""
+
+
+def token_dtype(vocab_size: int) -> np.dtype:
+    return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.uint32)
+
+
+def shard_path(folder: Path, name: str, part: str) -> Path:
+    return folder / f"{name}.{part}.npy"
+
+
+def write_shard(folder: Path, name: str, documents: Sequence[Sequence[Sequence[int]]],
+                dtype: np.dtype, words: Sequence[Sequence[Sequence[bool]]] | None = None,
+                ) -> dict[str, Any]:
+    """Write documents (lists of sentences of ids) as one shard; returns its manifest entry.
+
+    words: of the same shape as documents, whether each token begins a word.
+    """
+    sentences = [sentence for document in documents for sentence in document]
+    arrays = {
+        "tokens": np.fromiter((t for s in sentences for t in s), dtype),
+        "sentences": np.cumsum([0, *map(len, sentences)], dtype=np.int64),
+        "documents": np.cumsum([0, *map(len, documents)], dtype=np.int64),
+    }
+    if words is not None:
+        arrays["words"] = np.fromiter((w for d in words for s in d for w in s), np.bool_)
+    entry: dict[str, Any] = {"name": name, "tokens": int(arrays["sentences"][-1]),
+                             "sentences": len(sentences), "documents": len(documents)}
+    digest = hashlib.sha256()
+    for part, array in arrays.items():
+        path = shard_path(folder, name, part)
+        temporary = path.with_name(f".{path.name}.tmp")
+        with temporary.open("wb") as file:
+            np.save(file, array)
+        temporary.replace(path)
+        digest.update(array.tobytes())
+    return entry | {"sha256": digest.hexdigest()[:32]}
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Write the manifest, the mark of finished shards, with a fingerprint of the data."""
+    shards = {split: [s["sha256"] for s in entries] for split, entries in
+              manifest["splits"].items()}
+    fingerprint = hashlib.sha256(json.dumps(shards, sort_keys=True).encode()).hexdigest()[:32]
+    text = json.dumps({"format": FORMAT, "fingerprint": fingerprint, **manifest}, indent=2,
+                      ensure_ascii=False)
+    temporary = folder / f".{MANIFEST}.tmp"
+    temporary.write_text(text + "\n", encoding="utf-8")
+    temporary.replace(folder / MANIFEST)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a folder of shards. Raises `ShardError`."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise ShardError(f"{folder}: no {MANIFEST}, so no finished shards; make them with "
+                         "prepare_lm_data.py --output_dir " + str(folder))
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ShardError(f"{path}: damaged ({error}); make the shards again") from None
+    if manifest.get("format") != FORMAT:
+        raise ShardError(f"{path}: format {manifest.get('format')}, expected {FORMAT}; make the "
+                         "shards again")
+    return manifest
+
+
+@dataclass
+class _Shard:
+    tokens: np.ndarray
+    sentences: np.ndarray
+    documents: np.ndarray
+    words: np.ndarray | None
+
+
+class Corpus:
+    """The shards of one split, opened when first read (so also in each loader worker).
+
+    Sentences are numbered through all shards.
+    """
+
+    def __init__(self, folder: str | Path, split: str = "train",
+                 tokenizer_fingerprint: str | None = None) -> None:
+        """Raises `ShardError` where sizes do not agree or another tokenizer made the shards."""
+        self.folder, self.split = Path(folder), split
+        self.manifest = read_manifest(self.folder)
+        self.fingerprint: str = self.manifest["fingerprint"]
+        made_by = self.manifest["tokenizer_fingerprint"]
+        if tokenizer_fingerprint not in (None, made_by):
+            raise ShardError(f"{self.folder}: the shards were made with another tokenizer (or "
+                             f"other settings of it): fingerprint {made_by}, this run's tokenizer "
+                             f"has {tokenizer_fingerprint}; use the tokenizer files in "
+                             f"{self.folder}, or make the shards again")
+        self.entries = self.manifest["splits"].get(split, [])
+        if not self.entries:
+            raise ShardError(f"{self.folder}: no {split} split; there are: "
+                             f"{', '.join(k for k, v in self.manifest['splits'].items() if v)}")
+        self.first_sentence = np.cumsum([0] + [e["sentences"] for e in self.entries])
+        self._shards: list[_Shard] | None = None
+        self.shards  # sizes are checked now, not at hour three  # noqa: B018
+
+    @property
+    def shards(self) -> list[_Shard]:
+        if self._shards is None:
+            self._shards = [self._open(entry) for entry in self.entries]
+        return self._shards
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_shards": None}
+
+    def _open(self, entry: dict[str, Any]) -> _Shard:
+        arrays = {}
+        sizes = {"tokens": entry["tokens"], "sentences": entry["sentences"] + 1,
+                 "documents": entry["documents"] + 1, "words": entry["tokens"]}
+        optional = ("words",) if self.manifest.get("words") else ()
+        for part in (*PARTS, *optional):
+            path = shard_path(self.folder, entry["name"], part)
+            try:
+                array = np.load(path, mmap_mode="r", allow_pickle=False)
+            except (OSError, ValueError, EOFError) as error:
+                raise ShardError(f"{path}: cannot be read ({error}); make the shards again"
+                                 ) from None
+            if array.shape != (sizes[part],):
+                raise ShardError(f"{path}: {array.shape} entries, the manifest says {sizes[part]}; "
+                                 "make the shards again")
+            arrays[part] = array
+        if arrays["sentences"][-1] != entry["tokens"]:
+            path = shard_path(self.folder, entry["name"], "sentences")
+            raise ShardError(f"{path}: ends at token {arrays['sentences'][-1]} of "
+                             f"{entry['tokens']}; make the shards again")
+        return _Shard(arrays["tokens"], arrays["sentences"], arrays["documents"],
+                      arrays.get("words"))
+
+    def total(self, what: str) -> int:
+        """Number of tokens, sentences or documents."""
+        return sum(entry[what] for entry in self.entries)
