@@ -3,8 +3,8 @@
     python dataset/build_tasks.py --output_dir outputs/quickstart/data
     python dataset/build_tokenizers.py --data_dir outputs/quickstart/data
 
-`tokenizer_en/spiece.model`: SentencePiece with the flags that ALBERT's official README gives, on
-lower-cased text. `tokenizer_zh/vocab.txt`: one piece a character, the most frequent first, and
+`tiny_en/spiece.model`: SentencePiece with the flags that ALBERT's official README gives, on
+lower-cased text. `tiny_zh/vocab.txt`: one piece a character, the most frequent first, and
 ASCII letters and digits with their "##" forms.
 """
 
@@ -59,11 +59,11 @@ def main() -> None:
     parser.add_argument("--data_dir", type=Path, required=True,
                         help="what build_tasks.py wrote: english/corpus.txt, chinese/corpus.txt")
     parser.add_argument("--output_dir", type=Path, default=HERE,
-                        help="tokenizer_en/ and tokenizer_zh/ are written here "
+                        help="tiny_en/ and tiny_zh/ are written here "
                              "(default: %(default)s)")
     args = parser.parse_args()
-    build_english(args.data_dir / "english" / "corpus.txt", args.output_dir / "tokenizer_en")
-    build_chinese(args.data_dir / "chinese" / "corpus.txt", args.output_dir / "tokenizer_zh")
+    build_english(args.data_dir / "english" / "corpus.txt", args.output_dir / "tiny_en")
+    build_chinese(args.data_dir / "chinese" / "corpus.txt", args.output_dir / "tiny_zh")
 
 
 if __name__ == "__main__":
