@@ -581,7 +581,9 @@ def assert_same_outputs(ours, theirs, head: str) -> None:
 @pytest.mark.parametrize("changes", SHAPES)
 @pytest.mark.parametrize("head", HEADS)
 def test_hugging_face_runs_our_weights(tmp_path, head, changes):
-    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("transformers")
+    import transformers
+
     ours = model(head, num_labels=1 if head == "AlbertForMultipleChoice" else 3, **changes)
     save_file(export_weights(ours, "huggingface"), str(tmp_path / "model.safetensors"),
               metadata={"format": "pt"})
@@ -596,7 +598,9 @@ def test_hugging_face_runs_our_weights(tmp_path, head, changes):
 @pytest.mark.parametrize("changes", [{}, {"num_hidden_groups": 2, "inner_group_num": 2}])
 @pytest.mark.parametrize("head", HEADS)
 def test_we_run_hugging_face_weights(tmp_path, head, changes):
-    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("transformers")
+    import transformers
+
     torch.manual_seed(0)
     settings = export_config(config(num_labels=3, **changes), "huggingface", head)
     settings["id2label"] = {"0": "no", "1": "maybe", "2": "yes"} if "Class" in head else None
