@@ -1,7 +1,7 @@
 """Sequence classification and regression: examples to features, logits to scores.
 
 `ClassificationData` is what the recipe needs to know of one split. Another head (spans, choices,
-entities) is another class with the same five methods.
+entities) is another class with the same methods.
 
 Letters: N examples, B batch, T tokens, L labels.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metrics.classification import Scores, score
+from metrics.classification import METRICS, Scores, score
 from model.tokenization_albert import AlbertTokenizer
 from processors.base import LoadedSplit, Task
 from processors.submission import Prediction
@@ -34,6 +34,8 @@ class ClassificationData:
     def __init__(self, task: Task, split: LoadedSplit, tokenizer: AlbertTokenizer,
                  max_length: int) -> None:
         self.task, self.split = task, split
+        self.main = METRICS[task.metric].main  # the value that decides which model is best
+        self.higher_is_better = METRICS[task.metric].higher_is_better
         self.pad_token_id = tokenizer.pad_token_id
         pairs = [e.text_b for e in split.examples] if "text_b" in task.columns else None
         encoding = tokenizer([e.text_a for e in split.examples], pairs, max_length=max_length)
@@ -78,6 +80,15 @@ class ClassificationData:
         """(N, L) logits -> scores. Raises `MetricError` where the split has no labels."""
         labels = self.labels if self.labels is not None else [None] * len(self)
         return score(self.task.metric, self._chosen(logits), labels, self.task.labels)
+
+    def loss(self, logits: np.ndarray) -> float:
+        """(N, L) logits -> mean cross entropy, or squared error for numbers."""
+        labels = np.array(self.labels)
+        if self.task.is_regression:
+            return float(((logits[:, 0] - labels) ** 2).mean())
+        shifted = logits - logits.max(axis=1, keepdims=True)  # (N, L)
+        chosen = shifted[np.arange(len(labels)), labels]  # (N,)
+        return float((np.log(np.exp(shifted).sum(axis=1)) - chosen).mean())
 
     def predict(self, logits: np.ndarray) -> list[Prediction]:
         """(N, L) logits -> one prediction an example, in the order of the file."""

@@ -1,0 +1,186 @@
+"""Fine-tune, score and predict: one text or a pair of texts -> a class or a number.
+
+    python run_classifier.py --task_name sst-2 --data_dir dataset/glue/SST-2 \\
+        --model_name_or_path prev_trained_model/albert_base_v2 \\
+        --do_train --do_eval --do_predict --output_dir outputs/sst-2
+
+Tasks are rows of processors/glue.py and processors/clue.py. A data set of your own is described by
+flags: --task_name custom --train_file my.tsv --text_a_column text --label_column label.
+On several GPUs: torchrun --nproc_per_node N run_classifier.py …
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from callback import distributed
+from callback.trainer import TrainingStopped
+from finetuning import Splits, finetune
+from finetuning_settings import TASK, FinetuningError, FinetuningSettings
+from metrics.classification import METRICS
+from model.configuration_albert import AlbertConfig, ConfigError
+from model.conversion import CheckpointError
+from model.modeling_utils import WeightsError
+from model.tokenization_albert import TokenizerError
+from processors.base import Task, custom_task, find_file, find_splits
+from processors.classification import ClassificationData
+from processors.loading import infer_labels, load_split
+from processors.readers import FORMATS, DataError
+from processors.tasks import TASKS, get_task
+from tools.arguments import flag, parse
+from tools.logging import start_logging
+
+EXPECTED_ERRORS = (CheckpointError, ConfigError, DataError, FileNotFoundError, FinetuningError,
+                   TokenizerError, TrainingStopped, WeightsError)
+CUSTOM = "custom"
+
+
+@dataclass
+class TaskFlags:
+    """Which data to read, and how."""
+
+    task_name: str = flag(f"{', '.join(sorted(TASKS))}, or {CUSTOM} (flags below); capitals and "
+                          "hyphens do not matter", group=TASK)
+    data_dir: Path | None = flag("folder of the task's files under their published names", None,
+                                 group=TASK)
+    train_file: Path | None = flag("training file, instead of the one in data_dir", None,
+                                   group=TASK)
+    dev_file: Path | None = flag("dev file, instead of those in data_dir", None, group=TASK)
+    test_file: Path | None = flag("file to predict, instead of those in data_dir", None, group=TASK)
+    text_a_column: str | None = flag("custom: column of the text, a name or a position counted "
+                                     "from 0 where there is no header", None, group=TASK)
+    text_b_column: str | None = flag("custom: column of the second text of a pair", None,
+                                     group=TASK)
+    label_column: str | None = flag("custom: column of the label (default: label)", None,
+                                    group=TASK)
+    guid_column: str | None = flag("custom: column of an id for the prediction file (default: "
+                                   "lines are counted from 0)", None, group=TASK)
+    labels: list[str] | None = flag("custom: the labels in the order of their ids (default: those "
+                                    "of the training file)", None, group=TASK)
+    regression: bool = flag("custom: the label is a number", False, group=TASK)
+    metric: str | None = flag("custom: what decides which model is best", None,
+                              choices=tuple(METRICS), group=TASK)
+    file_format: str | None = flag("custom: format of the files, if the suffix does not tell", None,
+                                   aliases=("format",), choices=FORMATS, group=TASK)
+    delimiter: str | None = flag("custom: what separates the columns (default: a tab in tsv, a "
+                                 "comma in csv)", None, group=TASK)
+    skip_bad_lines: bool = flag("leave out lines with too many or too few columns, up to 1%, "
+                                "instead of refusing the file", False, group=TASK)
+
+
+@dataclass
+class ClassifierSettings(FinetuningSettings, TaskFlags):
+    """All flags of this front door."""
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if self.task_name is None:
+            return found  # told as a missing flag
+        files = {"train_file": self.do_train, "dev_file": self.do_eval,
+                 "test_file": self.do_predict}
+        missing = [name for name, needed in files.items()
+                   if needed and getattr(self, name) is None]
+        if self.task_name.lower() == CUSTOM:
+            found += [f"--{name} is missing: --task_name custom has no files of its own"
+                      for name in missing]
+            if self.text_a_column is None:
+                found.append("--text_a_column is missing: --task_name custom needs to know where "
+                             "the text is")
+            if self.metric and (METRICS[self.metric].kind == "regression") != self.regression:
+                found.append(f"--metric {self.metric} scores "
+                             f"{'classes' if self.regression else 'numbers'}, "
+                             f"--regression is {'given' if self.regression else 'not given'}")
+            if self.regression and self.labels:
+                found.append("--regression predicts a number, and --labels gives classes: give "
+                             "one of them")
+            return found
+        try:
+            get_task(self.task_name)
+        except DataError as error:
+            found.append(str(error))
+        if missing and self.data_dir is None:
+            found.append("--data_dir is missing: the folder of the task's files")
+        foreign = [f"--{name}" for name in ("text_a_column", "text_b_column", "label_column",
+                                            "guid_column", "labels", "regression", "metric",
+                                            "file_format", "delimiter") if getattr(self, name)]
+        if foreign:
+            found.append(f"{', '.join(foreign)}: only for --task_name custom; the columns, labels "
+                         f"and metric of {self.task_name} are known")
+        return found
+
+
+def task_of(settings: ClassifierSettings) -> Task:
+    """The row of the task, with the files that the flags name."""
+    files = {name: str(_resolved(path, settings.data_dir)) if path else None
+             for name, path in (("train", settings.train_file), ("dev", settings.dev_file),
+                                ("test", settings.test_file))}
+    if settings.task_name.lower() == CUSTOM:
+        return custom_task(
+            files["train"], files["dev"], files["test"], settings.text_a_column,
+            settings.text_b_column, settings.label_column or "label", settings.guid_column,
+            settings.labels, settings.regression, settings.metric, settings.file_format,
+            settings.delimiter, settings.skip_bad_lines)
+    task = get_task(settings.task_name)
+    if files["train"]:
+        task = replace(task, train=(files["train"],))
+    if files["dev"]:
+        task = replace(task, dev={task.name: (files["dev"],)})
+    if files["test"]:
+        name = next(iter(task.test))
+        task = replace(task, test={name: (files["test"],)})
+    return replace(task, skip_bad_lines=True) if settings.skip_bad_lines else task
+
+
+def _resolved(path: Path, data_dir: Path | None) -> Path:
+    """A file as given, else below data_dir; absolute, so that joining a folder leaves it alone."""
+    if not path.exists() and data_dir is not None and (data_dir / path).exists():
+        path = data_dir / path
+    return path.absolute()
+
+
+def read(settings: ClassifierSettings, config: AlbertConfig) -> tuple[Task, Splits]:
+    """The task and those of its splits that the run needs."""
+    task, folder, splits = task_of(settings), settings.data_dir or Path(), Splits()
+    train = None
+    if settings.do_train:
+        if not task.train:
+            raise FinetuningError(f"--do_train: {task.name} has no training data; predict it with "
+                                  "a model that was fine-tuned on mnli")
+        train = find_file(folder, task.train, "train")
+    if task.infer_labels:
+        if train is None and config.id2label is None:
+            raise FinetuningError("--labels is missing: the model does not name its labels, and "
+                                  "there is no --do_train to learn them from a file")
+        labels = config.id2label if train is None else infer_labels(task, train)
+        task = replace(task, labels=tuple(labels))
+    if train is not None:
+        splits.train = load_split(task, train)
+    if settings.do_eval:
+        splits.dev = {name: load_split(task, path, name)
+                      for name, path in find_splits(folder, task.dev, "dev").items()}
+    if settings.do_predict:
+        splits.test = {name: load_split(task, path, name, labels="optional")
+                       for name, path in find_splits(folder, task.test, "test").items()}
+    return task, splits
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0, or 1 after one message that says what is wrong."""
+    settings = parse(ClassifierSettings, __doc__, arguments)
+    start_logging()
+    try:
+        finetune(settings, lambda config: read(settings, config), ClassificationData)
+    except EXPECTED_ERRORS as error:
+        if distributed.is_main():
+            print(f"error: {error}", file=sys.stderr)
+        return 1
+    finally:
+        distributed.shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
