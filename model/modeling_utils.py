@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -89,6 +90,9 @@ class AlbertPreTrainedModel(nn.Module):
         self.config.save_pretrained(directory)
         weights = {name: p.detach().cpu().contiguous() for name, p in self.named_parameters()}
         save_file(weights, str(directory / WEIGHTS_NAME), metadata={"format": "pt"})
+        umask = os.umask(0)
+        os.umask(umask)
+        (directory / WEIGHTS_NAME).chmod(0o666 & ~umask)  # safetensors leaves it to the owner alone
         if tokenizer is not None:
             tokenizer.save_pretrained(directory)
 
@@ -173,6 +177,9 @@ def settle_config(source: WeightSource, config: AlbertConfig | None, overrides: 
         logger.info("%s: the weights are in %s layout, the config says %s; the weights are right",
                     source, proven["layout"], config.layout)
         changes["layout"] = proven["layout"]
+        if proven["layout"] == "bright" and "ln_type" not in overrides:
+            logger.warning("%s: the config says nothing of ln_type, which the weights do not tell; "
+                           "%s is assumed", source, config.ln_type)
     if not new_head:
         if not {"num_labels", "id2label"} & set(overrides) and config.id2label is None:
             changes["num_labels"] = proven.get("num_labels", config.num_labels)

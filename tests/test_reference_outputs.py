@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
-from conftest import shared
+from conftest import ROOT, shared
 
 from model.conversion import export_weights
 from model.modeling_albert import (
@@ -21,16 +23,22 @@ PRETRAINED = ["google_g1", "google_g2i2", "google_g4_unshared", "bright_postln",
 SAME_WEIGHTS = ["google_g1_sharded", "google_g1_v1format", "google_g1_stale"]
 
 
+def reference(name: str) -> Path:
+    """A file or folder of the references: some are copied into the fixtures, the rest is shared."""
+    copied = ROOT / "tests" / "fixtures" / "reference" / name
+    return copied if copied.exists() else shared(f"reference/{name}")
+
+
 def inputs() -> dict[str, torch.Tensor]:
     arrays = {name: torch.from_numpy(a) for name, a in
-              np.load(shared("reference/inputs.npz")).items()}
+              np.load(reference("inputs.npz")).items()}
     arrays["attention_mask"] = arrays.pop("input_mask")
     return {n: a.long() if a.dtype == torch.int32 else a for n, a in arrays.items()}
 
 
 def expected(folder: str) -> dict[str, torch.Tensor]:
     return {n: torch.from_numpy(np.asarray(a)) for n, a in
-            np.load(shared(f"reference/{folder}/expected.npz")).items()}
+            np.load(reference(f"{folder}/expected.npz")).items()}
 
 
 def close(found: torch.Tensor, wanted: torch.Tensor) -> None:
@@ -40,7 +48,7 @@ def close(found: torch.Tensor, wanted: torch.Tensor) -> None:
 @pytest.mark.parametrize("folder", PRETRAINED + SAME_WEIGHTS)
 def test_pretraining_checkpoints(folder):
     wanted = expected("google_g1" if folder in SAME_WEIGHTS else folder)
-    model = AlbertForPreTraining.from_pretrained(shared(f"reference/{folder}"))
+    model = AlbertForPreTraining.from_pretrained(reference(f"{folder}"))
     batch = inputs()
     with torch.no_grad():
         close(model.bert.embeddings(batch["input_ids"], batch["token_type_ids"]),
@@ -66,12 +74,12 @@ def test_pretraining_checkpoints(folder):
 
 def test_tf_hub_checkpoint_without_order_head():
     wanted, batch = expected("google_g1"), inputs()
-    model = AlbertModel.from_pretrained(shared("reference/google_g1_hub"))
+    model = AlbertModel.from_pretrained(reference("google_g1_hub"))
     with torch.no_grad():
         out = model(batch["input_ids"], batch["attention_mask"], batch["token_type_ids"])
     close(out.sequence_output, wanted["sequence_output"])
     close(out.pooled_output, wanted["pooled_output"])
-    pretraining = AlbertForPreTraining.from_pretrained(shared("reference/google_g1_hub"))
+    pretraining = AlbertForPreTraining.from_pretrained(reference("google_g1_hub"))
     assert set(pretraining.load_report.new) == {"cls.seq_relationship.weight",
                                                 "cls.seq_relationship.bias"}
 
@@ -79,7 +87,7 @@ def test_tf_hub_checkpoint_without_order_head():
 def test_row_8_order_labels_mean_what_they_meant():
     # 0 = in order, 1 = swapped: the loss of each label is that of the official code.
     wanted, batch = expected("google_g1"), inputs()
-    model = AlbertForPreTraining.from_pretrained(shared("reference/google_g1"))
+    model = AlbertForPreTraining.from_pretrained(reference("google_g1"))
     assert batch["sentence_order_labels"].unique().tolist() == [0, 1]
     with torch.no_grad():
         out = model(**batch)
@@ -89,13 +97,13 @@ def test_row_8_order_labels_mean_what_they_meant():
 
 
 def test_gradients():
-    model = AlbertForPreTraining.from_pretrained(shared("reference/google_g1"))
+    model = AlbertForPreTraining.from_pretrained(reference("google_g1"))
     model(**inputs()).loss.backward()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(parameter.grad)
     found = export_weights(model, "google")  # gradients under their TensorFlow names and shapes
-    wanted = dict(np.load(shared("reference/google_g1/gradients.npz")))
+    wanted = dict(np.load(reference("google_g1/gradients.npz")))
     assert set(found) == set(wanted)
     for name, gradient in wanted.items():
         error = np.abs(np.asarray(found[name]) - gradient).max()
@@ -106,7 +114,7 @@ def test_gradients():
 def test_finetuned_classifier():
     wanted, batch = expected("finetuned_classifier"), inputs()
     model = AlbertForSequenceClassification.from_pretrained(
-        shared("reference/finetuned_classifier"))
+        reference("finetuned_classifier"))
     assert model.config.num_labels == 3 and not model.load_report.new
     with torch.no_grad():
         out = model(batch["input_ids"], batch["attention_mask"], batch["token_type_ids"],
@@ -118,7 +126,7 @@ def test_finetuned_classifier():
 
 def test_finetuned_race():
     wanted, batch = expected("finetuned_race"), inputs()
-    model = AlbertForMultipleChoice.from_pretrained(shared("reference/finetuned_race"))
+    model = AlbertForMultipleChoice.from_pretrained(reference("finetuned_race"))
     assert not model.load_report.new
     with torch.no_grad():
         out = model(*(batch[n][None] for n in ("input_ids", "attention_mask", "token_type_ids")),
@@ -130,7 +138,7 @@ def test_finetuned_race():
 
 def test_finetuned_squad_v1():
     wanted, batch = expected("finetuned_squad_v1"), inputs()
-    model = AlbertForQuestionAnswering.from_pretrained(shared("reference/finetuned_squad_v1"))
+    model = AlbertForQuestionAnswering.from_pretrained(reference("finetuned_squad_v1"))
     with torch.no_grad():
         out = model(batch["input_ids"], batch["attention_mask"], batch["token_type_ids"])
     close(out.start_logits, wanted["start_logits"])
@@ -139,9 +147,9 @@ def test_finetuned_squad_v1():
 
 def test_finetuned_squad_v2():
     wanted, batch = expected("finetuned_squad_v2"), inputs()
-    model = AlbertForQuestionAnswering.from_pretrained(shared("reference/finetuned_squad_v2"))
+    model = AlbertForQuestionAnswering.from_pretrained(reference("finetuned_squad_v2"))
     assert model.config.squad_head == "v2" and not model.load_report.new
-    p_mask = torch.from_numpy(np.load(shared("reference/finetuned_squad_v2/p_mask.npz"))["p_mask"])
+    p_mask = torch.from_numpy(np.load(reference("finetuned_squad_v2/p_mask.npz"))["p_mask"])
     with torch.no_grad():
         out = model(batch["input_ids"], batch["attention_mask"], batch["token_type_ids"],
                     p_mask=p_mask)
