@@ -83,7 +83,7 @@ def test_a_room_imports_only_what_it_may(room: str) -> None:
 
 
 def test_front_doors_import_no_front_door() -> None:
-    """What two of them share belongs into a recipe (a file beside them that is not run) or a room."""
+    """What two of them share belongs into a recipe, a file beside them, or into a room."""
     doors = {path.stem for path in ROOT.glob("*.py") if "__main__" in path.read_text("utf-8")}
     assert {"run_classifier", "run_pretraining"} <= doors
     for name in modules():
