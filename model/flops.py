@@ -18,3 +18,27 @@ def flops_per_token(config: AlbertConfig, length: int, masked_share: float = 0.1
     widen = e * h if e != h else 0
     head = masked_share * (h * e + e * config.vocab_size)
     return 2.0 * (layers + widen + head) * (3 if training else 1)
+
+
+def _table() -> str:
+    """The published sizes: parameters of the encoder and arithmetic of a token, in Markdown."""
+    import torch
+
+    from model.configuration_albert import PRESETS
+    from model.modeling_albert import AlbertModel
+
+    rows = []
+    bert = AlbertConfig(vocab_size=30522, embedding_size=768, share_type="none")
+    sizes = [("BERT-base, for comparison", bert)]
+    sizes += [(name, AlbertConfig.from_preset(name)) for name in PRESETS
+              if name.endswith("_v2") or name in ("zh_tiny", "zh_small")]
+    for name, config in sizes:
+        with torch.device("meta"):
+            parameters = AlbertModel(config).num_parameters()
+        work = flops_per_token(config, length=128, masked_share=0, training=False)
+        rows.append(f"| {name} | {parameters:,} | {work / 1e9:.3f} |")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    print(_table())
