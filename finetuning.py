@@ -105,6 +105,8 @@ def finetune(settings: FinetuningSettings, read: Read, make_data: MakeData) -> d
     data = {part: {name: make_data(task, split, tokenizer, length) for name, split in found.items()}
             for part, found in parts.items()}
     run = _Run(settings, task, start, tokenizer, changes, new_head, data, device)
+    if settings.do_train:
+        run.schedule()
     model = run.model() if not settings.do_train else None
     prepare_output_dir(settings)
     tell(settings, start.config)
@@ -285,12 +287,8 @@ class _Run:
         settings, [data] = self.settings, self.data["train"].values()
         newest = checkpoints(settings.output_dir)[-1] if settings.resume else None
         model = self.model(newest, seed)
-        plan = LengthGroupedPlan(data.lengths, settings.batch_size, seed)
-        epoch_steps = len(plan.epoch(0))
-        steps = settings.max_steps if settings.max_steps > 0 else math.ceil(
-            epoch_steps * settings.num_train_epochs)
-        warmup = int(steps * settings.warmup_proportion) if settings.warmup_steps is None else (
-            settings.warmup_steps)
+        schedule, plan = self.schedule(), LengthGroupedPlan(data.lengths, settings.batch_size, seed)
+        steps = schedule.total_steps
         collapses: list[bool] = []  # of every evaluation
 
         def evaluate() -> dict[str, float]:
@@ -302,7 +300,7 @@ class _Run:
         trainer = Trainer(
             model, build_optimizer(settings.optimizer, model, settings.learning_rate,
                                    settings.weight_decay, settings.adam_epsilon),
-            Schedule(settings.scheduler, steps, warmup), plan, data, data.collate,
+            schedule, plan, data, data.collate,
             TrainerConfig(
                 output_dir=settings.output_dir, max_steps=steps, seed=seed,
                 micro_batch_size=settings.per_gpu_train_batch_size,
@@ -317,8 +315,8 @@ class _Run:
                          "tokenizer": self.tokenizer.fingerprint()})
         logger.info("%s: %s examples, %s parameters, %d steps of %d examples (%.3g epochs), "
                     "warm-up %d, seed %d", self.task.name, f"{len(data):,}",
-                    f"{model.num_parameters():,}", steps, plan.batch_size, steps / epoch_steps,
-                    warmup, seed)
+                    f"{model.num_parameters():,}", steps, plan.batch_size,
+                    steps * plan.batch_size / len(data), schedule.warmup_steps, seed)
         if settings.probe_longest:
             trainer.probe(longest_batch(data.lengths, settings.per_gpu_train_batch_size))
         if newest is not None:
@@ -329,6 +327,18 @@ class _Run:
         distributed.barrier()
         return {"steps": state.step, "skipped_steps": state.bad_steps,
                 "best_step": best.best_step or state.step}, bool(collapses) and all(collapses)
+
+    def schedule(self) -> Schedule:
+        """The learning rate of every step. Raises `FinetuningError` for too long a warm-up."""
+        settings, [data] = self.settings, self.data["train"].values()
+        steps = settings.max_steps if settings.max_steps > 0 else math.ceil(
+            math.ceil(len(data) / settings.batch_size) * settings.num_train_epochs)
+        warmup = int(steps * settings.warmup_proportion) if settings.warmup_steps is None else (
+            settings.warmup_steps)
+        if warmup > steps:
+            raise FinetuningError(f"--warmup_steps {warmup}: the run has {steps} steps, expected "
+                                  "fewer")
+        return Schedule(settings.scheduler, steps, warmup)
 
     def _callbacks(self) -> tuple[list[Callback], ModelCheckpoint]:
         settings, dev = self.settings, self.data["dev"]

@@ -47,10 +47,6 @@ class Task:
     def is_regression(self) -> bool:
         return self.labels is None
 
-    @property
-    def result_names(self) -> tuple[str, ...]:
-        return tuple(self.dev)
-
 
 @dataclass(slots=True)
 class Example:

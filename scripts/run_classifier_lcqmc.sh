@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # LCQMC: do two Chinese questions ask the same.
-# Batch, length and rate as published for the Chinese models; the tiny one wants --learning_rate 1e-4.
+# Batch, length and rate as published for the Chinese models; tiny wants --learning_rate 1e-4.
 # Further flags are passed on and win:
-#   MODEL_DIR=prev_trained_model/albert_tiny_zh bash scripts/run_classifier_lcqmc.sh --learning_rate 1e-4
+#   MODEL_DIR=prev_trained_model/albert_tiny_zh bash scripts/run_classifier_lcqmc.sh --seed 1
 # MODEL_DIR, DATA_DIR, OUTPUT_DIR and PYTHON say where things are, if not as below.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
