@@ -24,18 +24,31 @@ def is_main() -> bool:
     return rank() == 0
 
 
+def select_device(no_cuda: bool = False, local_rank: int = 0) -> torch.device:
+    """A card for each process of a machine; the CPU without cards, or with no_cuda whatever there is.
+
+    Raises ValueError where there are more processes than cards.
+    """
+    if no_cuda or not torch.cuda.is_available():
+        return torch.device("cpu")
+    cards = torch.cuda.device_count()
+    if local_rank >= cards:
+        raise ValueError(f"process {local_rank + 1} of this machine has no card of its own, "
+                         f"{cards} can be seen: give torchrun --nproc_per_node {cards}, or "
+                         "--no_cuda to train on the CPU")
+    return torch.device("cuda", local_rank)
+
+
 def initialize(no_cuda: bool = False) -> torch.device:
     """Join the processes that torchrun started, if it did, and choose this one's device.
 
-    nccl between GPUs, gloo between CPUs. With no_cuda the CPU is used, whatever cards there are.
+    nccl between GPUs, gloo between CPUs.
     """
-    local_rank = int(os.environ.get("LOCAL_RANK", 0))
-    cuda = not no_cuda and torch.cuda.is_available()
-    device = torch.device("cuda", local_rank) if cuda else torch.device("cpu")
-    if cuda:
+    device = select_device(no_cuda, int(os.environ.get("LOCAL_RANK", 0)))
+    if device.type == "cuda":
         torch.cuda.set_device(device)
     if int(os.environ.get("WORLD_SIZE", 1)) > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if cuda else "gloo")
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return device
 
 
@@ -77,7 +90,7 @@ def main_first() -> Iterator[None]:
 
 
 def sum_gradients(parameters: list[Tensor]) -> None:
-    """Sum gradients over ranks as one flat buffer; a parameter without one counts as zero.
+    """Sum gradients over ranks, as one flat buffer. One that no rank has stays None.
 
     A shared layer's gradient is complete only when the backward pass is, so there is nothing
     that DistributedDataParallel could overlap; one reduction at the end is as fast, and exact for
@@ -85,12 +98,10 @@ def sum_gradients(parameters: list[Tensor]) -> None:
     """
     if world_size() == 1:
         return
-    for p in parameters:
-        if p.grad is None:
-            p.grad = torch.zeros_like(p)
-    flat = torch.cat([p.grad.reshape(-1) for p in parameters])
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    owners = torch.tensor([p.grad is not None for p in parameters], dtype=grads[0].dtype)
+    flat = torch.cat([*(g.reshape(-1) for g in grads), owners.to(grads[0].device)])
     dist.all_reduce(flat)
-    at = 0
-    for p in parameters:
-        p.grad.copy_(flat[at:at + p.numel()].view_as(p))
-        at += p.numel()
+    *sums, owners = flat.split([*(p.numel() for p in parameters), len(parameters)])
+    for p, total, owned in zip(parameters, sums, owners.tolist(), strict=True):
+        p.grad = total.view_as(p) if owned else None

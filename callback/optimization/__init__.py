@@ -16,11 +16,14 @@ __all__ = ["OPTIMIZERS", "AdamWeightDecay", "Lamb", "build_optimizer", "paramete
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Parameters that decay, and those of one dimension (biases, LayerNorm), which do not.
 
-    In these models that is the official rule, which goes by the names LayerNorm and bias.
+    In these models that is the official rule, which goes by the names LayerNorm and bias. What is
+    left out of decay is left out of LAMB's trust ratio, too.
     """
     trained = [p for p in model.parameters() if p.requires_grad]
-    return [{"params": [p for p in trained if p.dim() > 1], "weight_decay": weight_decay},
-            {"params": [p for p in trained if p.dim() <= 1], "weight_decay": 0.0}]
+    matrices = [p for p in trained if p.dim() > 1]
+    vectors = [p for p in trained if p.dim() <= 1]
+    return [{"params": matrices, "weight_decay": weight_decay, "trust_ratio": True},
+            {"params": vectors, "weight_decay": 0.0, "trust_ratio": False}]
 
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {

@@ -71,13 +71,14 @@ class AdamWeightDecay(_AdamWithoutBiasCorrection):
 class Lamb(_AdamWithoutBiasCorrection):
     """The same update times |w| / |update|, the trust ratio (arXiv 1904.00962; lamb_optimizer.py).
 
-    The ratio is 1 where either norm is 0, and for groups without weight decay, as official.
+    The ratio is 1 where either norm is 0, and in groups with `"trust_ratio": False`. Officially
+    those are the parameters that are left out of decay, also where the decay itself is 0.
     """
 
     def _apply(self, group: dict[str, Any], weights: list[Tensor], updates: list[Tensor]) -> None:
-        if group["weight_decay"]:
-            for update, w_norm, u_norm in zip(updates, torch._foreach_norm(weights),
-                                              torch._foreach_norm(updates), strict=True):
-                ratio = torch.where((w_norm > 0) & (u_norm > 0), w_norm / u_norm, 1.0)
-                update.mul_(ratio)
+        if group.get("trust_ratio", True):
+            w_norms = torch.stack(torch._foreach_norm(weights))
+            u_norms = torch.stack(torch._foreach_norm(updates))
+            ratios = torch.where((w_norms > 0) & (u_norms > 0), w_norms / u_norms, 1.0)
+            torch._foreach_mul_(updates, list(ratios.unbind()))
         torch._foreach_add_(weights, updates, alpha=-group["lr"])
