@@ -25,7 +25,7 @@ def is_main() -> bool:
 
 
 def select_device(no_cuda: bool = False, local_rank: int = 0) -> torch.device:
-    """A card for each process of a machine; the CPU without cards, or with no_cuda whatever there is.
+    """A card for each process of a machine; the CPU where there is none, or with no_cuda.
 
     Raises ValueError where there are more processes than cards.
     """

@@ -10,10 +10,9 @@ that was killed and resumed computes what it would have computed.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-import signal
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,14 +24,21 @@ from torch import Tensor, nn
 
 from callback import distributed
 from callback.base import Callback
-from callback.checkpoint import checkpoints, load_state, save_state, write_directory
+from callback.checkpoint import (
+    checkpoints,
+    load_state,
+    remove_unfinished,
+    save_state,
+    write_directory,
+)
 from callback.lr_scheduler import Schedule
 from callback.plan import Plan, Position, batch_stream
+from callback.signals import StopSignals
 
 logger = logging.getLogger(__name__)
 
 PRECISIONS = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-EXIT_INTERRUPTED = 75  # EX_TEMPFAIL: a checkpoint was written after SIGTERM, start again to go on
+EXIT_INTERRUPTED = 75  # EX_TEMPFAIL: saved after SIGTERM or Ctrl-C, start again to go on
 Batch = dict[str, Any]
 
 
@@ -79,12 +85,18 @@ class StepResult:
     """What one optimizer step did, on this rank where it says share."""
 
     losses: dict[str, Tensor] = field(default_factory=dict)  # this rank's share of each part
-    loss: Tensor | None = None  # this rank's share of the total
+    loss: Tensor | float = 0.0  # this rank's share of the total
     grad_norm: float = 0.0  # before clipping, of all ranks
     learning_rate: float = 0.0
     skipped: bool = False
     samples: int = 0  # of all ranks
     tokens: int = 0
+
+    def add(self, output: Any) -> None:
+        """Count a micro-batch's losses in, without waiting for the device."""
+        self.loss = self.loss + output.loss.detach()
+        for name, value in output.losses.items():
+            self.losses[name] = self.losses.get(name, 0.0) + value.detach()
 
 
 def global_norm(parameters: Sequence[Tensor]) -> Tensor:
@@ -124,26 +136,29 @@ class Trainer:
         self.should_stop = False  # a callback may set it: the loop ends after this step
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
-        self._signalled = False  # this process was asked to stop
-        self._stopping = False  # and all ranks agreed to, at the beginning of a step
+        self.scaler.scale(torch.zeros((), device=self.device))  # a rank may have nothing to scale
+        self._signals = StopSignals()
+        self._stopping = False  # a rank was told to stop, and all have heard of it
+        self._saved: tuple[int, Path] | None = None  # the last checkpoint and its step
         self._parts: list[str] = []
         self._since_log: list[StepResult] = []
 
     # ---- one step ----------------------------------------------------------------------------
 
     def train_step(self, batches: Sequence[Batch]) -> StepResult:
-        """One optimizer step over this rank's micro-batches of a global batch."""
+        """One optimizer step over this rank's micro-batches, in host memory, of a global batch."""
         self._seed()
         totals, counts = self._totals(batches)
-        result = StepResult(samples=int(counts[0]), tokens=int(counts[1]))
+        result = StepResult()
         for batch in batches:
-            output = self.forward(batch, totals)
+            output = self.forward(self.to_device(batch), totals)
             self.scaler.scale(output.loss).backward()
-            for name, value in (*output.losses.items(), (None, output.loss)):
-                self._add(result, name, value.detach())
+            result.add(output)
         distributed.sum_gradients(self.parameters)
         self.scaler.unscale_(self.optimizer)
-        result.grad_norm = self._clip()
+        result.grad_norm = self._clip()  # here, once a step, the host waits for the device
+        stop, result.samples, result.tokens = map(int, counts.tolist())
+        self._stopping = stop > 0
         result.learning_rate = self.schedule.apply(self.optimizer, self.state.step + 1)
         result.skipped = not math.isfinite(result.grad_norm)
         if not result.skipped:
@@ -164,28 +179,19 @@ class Trainer:
         torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0]) >> 1)
 
     def _totals(self, batches: Sequence[Batch]) -> tuple[dict[str, Tensor], Tensor]:
-        """Loss weights, and (examples, tokens), of the global batch; tells of signals, too."""
+        """Of the global batch: loss weights, and (ranks asked to stop, examples, tokens)."""
         own = [self.model.loss_weights(batch) for batch in batches]
         if not self._parts:  # a rank without a micro-batch learns the names from the others
             names = distributed.gather(sorted(own[0]) if own else [])
             self._parts = sorted(set().union(*names))
-        values = [sum((w[part] for w in own), torch.zeros((), device=self.device))
-                  for part in self._parts]
-        samples = sum(len(batch["input_ids"]) for batch in batches)
-        tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
-        flags = torch.tensor([self._signalled, samples, tokens], dtype=torch.float64)
-        packed = torch.cat([torch.stack(values).double().cpu(), flags]).to(self.device)
+        weights = [sum(float(w[part]) for w in own) for part in self._parts]
+        counts = [self._signals.received,
+                  sum(len(batch["input_ids"]) for batch in batches),
+                  sum(int(batch["attention_mask"].sum()) for batch in batches)]
+        packed = torch.tensor([*weights, *counts], dtype=torch.float64).to(self.device)
         distributed.all_reduce_sum(packed)
-        self._stopping = bool(packed[len(values)] > 0)
-        totals = {part: packed[i].float() for i, part in enumerate(self._parts)}
-        return totals, packed[-2:]
-
-    @staticmethod
-    def _add(result: StepResult, name: str | None, value: Tensor) -> None:
-        if name is None:
-            result.loss = value if result.loss is None else result.loss + value
-        else:
-            result.losses[name] = result.losses.get(name, 0) + value
+        totals, counts = packed.split([len(weights), 3])
+        return dict(zip(self._parts, totals.float().unbind(), strict=True)), counts
 
     def _clip(self) -> float:
         """Scale the gradients down to `max_grad_norm` (as tf.clip_by_global_norm); their norm."""
@@ -200,19 +206,23 @@ class Trainer:
 
     def fit(self) -> TrainerState:
         """Train up to `max_steps`, from wherever the state is."""
+        if distributed.is_main():
+            remove_unfinished(self.config.output_dir)
         self.model.train()
-        with self._signals():
+        stream = batch_stream(
+            self.dataset, self.collate, self.plan, self.config.micro_batch_size,
+            self.state.epoch, self.state.offset, distributed.rank(), distributed.world_size(),
+            self.config.num_workers, pin_memory=self.device.type == "cuda")
+        with self._signals:
             self._call("on_train_begin")
-            stream = batch_stream(
-                self.dataset, self.collate, self.plan, self.config.micro_batch_size,
-                self.state.epoch, self.state.offset, distributed.rank(), distributed.world_size(),
-                self.config.num_workers, pin_memory=self.device.type == "cuda")
-            while self.state.step < self.config.max_steps and not self.should_stop:
-                position, batches = next(stream)
-                result = self.train_step([self.to_device(batch) for batch in batches])
-                self._advance(position, result)
-                self._after_step(result)
-            self._call("on_train_end")
+            try:
+                while self.state.step < self.config.max_steps and not self.should_stop:
+                    position, batches = next(stream)
+                    result = self.train_step(batches)
+                    self._advance(position, result)
+                    self._after_step(result)
+            finally:
+                self._call("on_train_end")
         return self.state
 
     def to_device(self, batch: Batch) -> Batch:
@@ -242,9 +252,11 @@ class Trainer:
         self._call("on_step_end", result)
         if epoch_done:
             self._call("on_epoch_end")
-        if self._stopping or (self._signalled and distributed.world_size() == 1):
-            path = self.save()
-            logger.warning("interrupted: saved %s; start again to go on from there", path)
+        if self._stopping or (self._signals.received and distributed.world_size() == 1):
+            saved_at, path = self._saved or (None, None)
+            path = path if saved_at == step else self.save()
+            logger.warning("interrupted: step %d is saved in %s; start again to go on from there",
+                           step, path)
             raise SystemExit(EXIT_INTERRUPTED)
 
     def _warn_of_bad_step(self) -> None:
@@ -259,18 +271,18 @@ class Trainer:
                 "lower --learning_rate, a longer warm-up, or --precision bf16 instead of fp16")
 
     def _summary(self) -> dict[str, float]:
-        """Means over the steps since the last log, of all ranks."""
+        """Means over the steps since the last log that were taken, of all ranks."""
         results, self._since_log = self._since_log, []
-        names = list(self._parts)
-        sums = torch.zeros(len(names) + 1, dtype=torch.float64, device=self.device)
-        for result in results:
-            for i, name in enumerate(names):
-                sums[i] += result.losses.get(name, 0.0)
-            sums[-1] += 0.0 if result.loss is None else result.loss
-        means = (distributed.all_reduce_sum(sums) / len(results)).tolist()
-        values = {"loss": means[-1]}
-        if len(names) > 1:
-            values |= dict(zip(names, means, strict=False))
+        taken = [result for result in results if not result.skipped]
+        sums = torch.zeros(1 + len(self._parts), dtype=torch.float64, device=self.device)
+        for result in taken:
+            for i, value in enumerate([result.loss, *(result.losses.get(name, 0.0)
+                                                      for name in self._parts)]):
+                sums[i] += value
+        loss, *parts = (distributed.all_reduce_sum(sums) / len(taken)).tolist()
+        values = {"loss": loss}
+        if len(parts) > 1:
+            values |= dict(zip(self._parts, parts, strict=True))
         return values | {
             "learning_rate": results[-1].learning_rate, "grad_norm": results[-1].grad_norm,
             "bad_steps": float(self.state.bad_steps)}
@@ -284,34 +296,32 @@ class Trainer:
         return metrics
 
     def probe(self, indices: Sequence[int]) -> None:
-        """Run one micro-batch forward and backward and forget it: does the longest one fit?"""
-        features = [self.dataset[self.state.epoch, int(index)] for index in indices]
-        batch = self.to_device(self.collate(features))
-        self.model.train()
-        self.forward(batch).loss.backward()
-        self.optimizer.zero_grad(set_to_none=True)
+        """Run one micro-batch forward and backward and forget it: does the longest one fit?
+
+        Raises MemoryError that says what to do where it does not.
+        """
+        batch = self.collate([self.dataset[self.state.epoch, int(index)] for index in indices])
+        shape = " x ".join(map(str, batch["input_ids"].shape))
+        training, cards = self.model.training, [self.device] if self.device.type == "cuda" else []
+        try:
+            with torch.random.fork_rng(cards):
+                self.model.train()
+                self.forward(self.to_device(batch)).loss.backward()
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(
+                f"the longest micro-batch, {shape} tokens, does not fit into the memory of "
+                f"{self.device}: lower --per_gpu_train_batch_size and accumulate more of them, "
+                "which computes the same, or lower --max_seq_length, or give "
+                "--activation_checkpointing") from error
+        finally:
+            self.optimizer.zero_grad(set_to_none=True)
+            self.model.train(training)
+        logger.info("the longest micro-batch, %s tokens, fits%s", shape, "".join(
+            f": {torch.cuda.max_memory_allocated(card) / 2**30:.1f} GB" for card in cards))
 
     def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self.callbacks:
             getattr(callback, hook)(self, *arguments)
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT end the run after the step that they meet; a second one at once."""
-        def interrupt(number: int, frame: Any) -> None:
-            if self._signalled:
-                raise KeyboardInterrupt
-            self._signalled = True
-
-        try:
-            old = {s: signal.signal(s, interrupt) for s in (signal.SIGTERM, signal.SIGINT)}
-        except ValueError:  # not the main thread, which alone may ask for signals
-            old = {}
-        try:
-            yield
-        finally:
-            for number, handler in old.items():
-                signal.signal(number, handler)
 
     # ---- restarts ----------------------------------------------------------------------------
 
@@ -321,6 +331,7 @@ class Trainer:
         if distributed.is_main():
             write_directory(path, self._write)
         distributed.barrier()
+        self._saved = self.state.step, path
         self._call("on_save", path)
         return path
 
@@ -331,14 +342,22 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         return {"state": asdict(self.state), "optimizer": self.optimizer.state_dict(),
                 "scaler": self.scaler.state_dict(), "fingerprint": dict(self.fingerprint),
-                "callbacks": {type(c).__name__: c.state_dict() for c in self.callbacks}}
+                "callbacks": {name: c.state_dict() for name, c in self._named_callbacks()}}
+
+    def _named_callbacks(self) -> Iterator[tuple[str, Callback]]:
+        """Callbacks by class; a second one of a class gets a number."""
+        seen: Counter[str] = Counter()
+        for callback in self.callbacks:
+            name = type(callback).__name__
+            seen[name] += 1
+            yield name if seen[name] == 1 else f"{name} {seen[name]}", callback
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         self.state = TrainerState(**saved["state"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.scaler.load_state_dict(saved["scaler"])
-        for callback in self.callbacks:
-            callback.load_state_dict(saved["callbacks"].get(type(callback).__name__, {}))
+        for name, callback in self._named_callbacks():
+            callback.load_state_dict(saved["callbacks"].get(name, {}))
 
     def resume(self, checkpoint: Path) -> bool:
         """Go on from a checkpoint, whose weights the model already has.
