@@ -69,6 +69,12 @@ def test_degenerate_inputs_give_defined_values_without_warnings(name, predicted,
         assert isinstance(value, float) and math.isfinite(value)
 
 
+def test_f1_without_a_positive_is_zero():
+    assert score("f1", [0, 0, 0], [0, 0, 0]).value == 0.0
+    assert score("f1", [0, 0, 0], [0, 1, 0]).value == 0.0
+    assert score("accuracy_and_f1", [0, 0], [0, 0]).values["f1"] == 0.0
+
+
 def test_constant_predictions_are_noted_as_a_collapse():
     result = score("accuracy", [1, 1, 1], [0, 1, 1], label_names=["no", "yes"])
     assert result.collapsed

@@ -166,6 +166,8 @@ def test_row_38_mnli_has_two_results_under_two_names(model, tmp_path):
                          "--do_predict", "--max_steps", "2"))
     counts = {name: scores["examples"] for name, scores in results["dev"].items()}
     assert counts == {"mnli-m": 4, "mnli-mm": 2}
+    logged = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert {"mnli-m/accuracy", "mnli-mm/accuracy", "mnli-mm/loss"} <= set(logged[-1])
     sizes = {p.name: len(p.read_text().splitlines()) for p in (out / "predictions").iterdir()}
     assert sizes == {"MNLI-m.tsv": 2, "MNLI-mm.tsv": 3, "AX.tsv": 2}
     assert AlbertConfig.from_pretrained(out).id2label == ["contradiction", "entailment", "neutral"]
@@ -403,9 +405,13 @@ def test_row_47_a_folder_that_holds_files(model, sst2, tmp_path, capsys):
     assert "holds files" in message and "--overwrite_output_dir" in message
     before = (out / "model.safetensors").read_bytes()
     (out / "notes.txt").write_text("mine")
+    for stale in ("checkpoint_eval_results.txt", "predictions/SST-2.tsv", "checkpoint-9/x"):
+        write(out / stale, ["of the earlier run"])
     assert run(*again, "--overwrite_output_dir")["steps"] == 2
     assert (out / "model.safetensors").read_bytes() != before
     assert (out / "notes.txt").read_text() == "mine"  # only what a run writes is replaced
+    assert not {"checkpoint_eval_results.txt", "predictions", "checkpoint-9"} & {
+        path.name for path in out.iterdir()}
 
 
 def test_row_47_a_broken_run_leaves_no_folder_and_replaces_nothing(model, sst2, tmp_path, capsys):
