@@ -320,7 +320,10 @@ class _Run:
         if settings.probe_longest:
             trainer.probe(longest_batch(data.lengths, settings.per_gpu_train_batch_size))
         if newest is not None:
-            trainer.resume(newest)
+            try:
+                trainer.resume(newest)
+            except ValueError as error:  # another seed, batch, schedule or data set
+                raise FinetuningError(f"--resume: {error}") from None
         state = trainer.fit()
         if distributed.is_main():
             self._publish(model, best.best)

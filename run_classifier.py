@@ -20,7 +20,7 @@ from callback import distributed
 from callback.trainer import TrainingStopped
 from finetuning import Splits, finetune
 from finetuning_settings import TASK, FinetuningError, FinetuningSettings
-from metrics.classification import METRICS
+from metrics.classification import METRICS, MetricError
 from model.configuration_albert import AlbertConfig, ConfigError
 from model.conversion import CheckpointError
 from model.modeling_utils import WeightsError
@@ -34,7 +34,7 @@ from tools.arguments import flag, parse
 from tools.logging import start_logging
 
 EXPECTED_ERRORS = (CheckpointError, ConfigError, DataError, FileNotFoundError, FinetuningError,
-                   TokenizerError, TrainingStopped, WeightsError)
+                   MetricError, TokenizerError, TrainingStopped, WeightsError)
 CUSTOM = "custom"
 
 
