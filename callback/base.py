@@ -28,7 +28,8 @@ class Callback:
 
     def on_save(self, trainer: Trainer, path: Path) -> None: ...
 
-    def on_train_end(self, trainer: Trainer) -> None: ...
+    def on_train_end(self, trainer: Trainer) -> None:
+        """Comes once, also where a run was interrupted or failed."""
 
     def state_dict(self) -> dict[str, Any]:
         """What has to survive a restart, of plain values."""

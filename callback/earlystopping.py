@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,15 @@ class EarlyStopping(Callback):
         self.best: float | None = None
         self.waited = 0
 
+    def on_train_begin(self, trainer: Trainer) -> None:
+        trainer.should_stop |= self.waited >= self.patience  # resumed where it had stopped
+
     def on_evaluate(self, trainer: Trainer, metrics: Mapping[str, float]) -> None:
+        if self.metric not in metrics:
+            raise KeyError(f"early stopping goes by {self.metric!r}, which evaluation does not "
+                           f"give; it gives {', '.join(metrics)}")
         value = self.sign * metrics[self.metric]
-        if self.best is None or value > self.best:
+        if not math.isnan(value) and (self.best is None or value > self.best):
             self.best, self.waited = value, 0
             return
         self.waited += 1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Mapping
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from callback.base import Callback
 
@@ -24,11 +25,19 @@ class LossSpike(Callback):
 
     def on_log(self, trainer: Trainer, values: Mapping[str, float]) -> None:
         loss = values["loss"]
+        if not math.isfinite(loss):  # every step was skipped, which the trainer tells
+            return
         if len(self.recent) >= 5 and loss > self.factor * median(self.recent):
             logger.warning("step %d: loss %.3f, %.1f times the median of the last %d logs; if it "
                            "does not come back, lower the learning rate or resume from before",
                            trainer.state.step, loss, loss / median(self.recent), len(self.recent))
         self.recent.append(loss)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"recent": list(self.recent)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.recent.extend(state.get("recent", []))
 
 
 class NotLearning(Callback):
@@ -51,3 +60,9 @@ class NotLearning(Callback):
             self.warned = True
             logger.warning("not learning after %d steps: %s. %s", trainer.state.step,
                            ", ".join(stuck), self.advice)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"warned": self.warned}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.warned = state.get("warned", False)

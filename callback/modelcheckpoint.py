@@ -29,10 +29,17 @@ class ModelCheckpoint(Callback):
                  lower_is_better: bool = False, save_total_limit: int | None = None) -> None:
         self.save_steps, self.metric, self.limit = save_steps, metric, save_total_limit
         self.sign = -1.0 if lower_is_better else 1.0
-        self.best: Path | None = None
         self.best_value: float | None = None
         self.best_step = 0
+        self._output_dir = Path()  # known in training; not saved, since a folder may be moved
         self._improved = False
+
+    @property
+    def best(self) -> Path | None:
+        return self._output_dir / f"checkpoint-{self.best_step}" if self.best_step else None
+
+    def on_train_begin(self, trainer: Trainer) -> None:
+        self._output_dir = trainer.config.output_dir
 
     def on_evaluate(self, trainer: Trainer, metrics: Mapping[str, float]) -> None:
         if self.metric is None:
@@ -45,7 +52,6 @@ class ModelCheckpoint(Callback):
             return
         if self.best_value is None or self.sign * value > self.sign * self.best_value:
             self.best_value, self.best_step = value, trainer.state.step
-            self.best = trainer.config.output_dir / f"checkpoint-{trainer.state.step}"
             self._improved = True
 
     def on_step_end(self, trainer: Trainer, result: StepResult) -> None:
@@ -58,10 +64,7 @@ class ModelCheckpoint(Callback):
             remove_old(trainer.config.output_dir, self.limit, self.best)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": None if self.best is None else str(self.best),
-                "best_value": self.best_value, "best_step": self.best_step}
+        return {"best_value": self.best_value, "best_step": self.best_step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        if state.get("best"):
-            self.best, self.best_value = Path(state["best"]), state["best_value"]
-            self.best_step = state["best_step"]
+        self.best_value, self.best_step = state.get("best_value"), state.get("best_step", 0)

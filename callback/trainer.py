@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -76,6 +77,7 @@ class TrainerState:
     offset: int = 0  # batches done in the epoch
     samples: int = 0
     tokens: int = 0  # without padding
+    seconds: float = 0.0  # of steps and waiting for data, without evaluating and saving
     bad_steps: int = 0
     bad_in_a_row: int = 0
 
@@ -91,6 +93,7 @@ class StepResult:
     skipped: bool = False
     samples: int = 0  # of all ranks
     tokens: int = 0
+    seconds: float = 0.0  # with the wait for its data
 
     def add(self, output: Any) -> None:
         """Count a micro-batch's losses in, without waiting for the device."""
@@ -217,8 +220,10 @@ class Trainer:
             self._call("on_train_begin")
             try:
                 while self.state.step < self.config.max_steps and not self.should_stop:
+                    started = time.perf_counter()
                     position, batches = next(stream)
                     result = self.train_step(batches)
+                    result.seconds = time.perf_counter() - started
                     self._advance(position, result)
                     self._after_step(result)
             finally:
@@ -234,6 +239,7 @@ class Trainer:
         state.epoch, state.offset = position.epoch, position.offset
         state.samples += result.samples
         state.tokens += result.tokens
+        state.seconds += result.seconds
         state.bad_in_a_row = state.bad_in_a_row + 1 if result.skipped else 0
         state.bad_steps += result.skipped
 
@@ -283,9 +289,12 @@ class Trainer:
         values = {"loss": loss}
         if len(parts) > 1:
             values |= dict(zip(self._parts, parts, strict=True))
+        seconds = sum(result.seconds for result in results) or math.nan
         return values | {
             "learning_rate": results[-1].learning_rate, "grad_norm": results[-1].grad_norm,
-            "bad_steps": float(self.state.bad_steps)}
+            "bad_steps": float(self.state.bad_steps),
+            "samples_per_second": sum(result.samples for result in results) / seconds,
+            "tokens_per_second": sum(result.tokens for result in results) / seconds}
 
     def evaluate(self) -> dict[str, float]:
         """Evaluate now, tell the callbacks, and go back to training mode."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,28 +15,33 @@ from callback.base import Callback
 if TYPE_CHECKING:
     from callback.trainer import Trainer
 
-MIN_SECONDS = 20.0  # between two drawings: a picture takes half a second
+MIN_SECONDS = 20.0  # between two drawings: a picture takes half a second,
+MAX_SHARE = 0.02  # and more in a long run, but never more than this share of the time
+NOT_DRAWN = ("step", "kind", "bad_steps", "samples_per_second")
 
 
 class TrainingMonitor(Callback):
     """Writes what is logged and evaluated as it comes, on rank 0.
 
-    `metrics.jsonl` holds a line for every log and evaluation. `curves.png` is drawn again at most
-    every MIN_SECONDS and at the end. Lines past a checkpoint that is resumed from are cut off.
+    `metrics.jsonl` holds a line for every log and evaluation; a number that is not finite is null
+    there. `curves.png` is drawn again at most every MIN_SECONDS and at the end. Lines past a
+    checkpoint that is resumed from are cut off.
     """
 
     def __init__(self, folder: Path, tensorboard: bool = True) -> None:
         self.folder, self.use_tensorboard = Path(folder), tensorboard
         self.path = self.folder / "metrics.jsonl"
         self.writer: Any = None
-        self._drawn = 0.0
+        self._next_drawing = 0.0
 
     def on_train_begin(self, trainer: Trainer) -> None:
         if not distributed.is_main():
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         kept = [line for line in read_metrics(self.path) if line["step"] <= trainer.state.step]
-        self.path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        temporary = self.path.with_name(f".{self.path.name}.tmp")
+        temporary.write_text("".join(map(_json_line, kept)), encoding="utf-8")
+        temporary.replace(self.path)
         if self.use_tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # slow to import
             self.writer = SummaryWriter(str(self.folder / "tensorboard"),
@@ -56,30 +62,38 @@ class TrainingMonitor(Callback):
     def _record(self, trainer: Trainer, kind: str, values: Mapping[str, float]) -> None:
         if not distributed.is_main():
             return
-        line = {"step": trainer.state.step, "kind": kind, **values}
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(_json_line({"step": trainer.state.step, "kind": kind, **values}))
         if self.writer is not None:
             for name, value in values.items():
                 self.writer.add_scalar(f"{kind}/{name}", value, trainer.state.step)
-        if time.monotonic() - self._drawn > MIN_SECONDS:
+        if time.monotonic() > self._next_drawing:
             self._draw()
 
     def _draw(self) -> None:
+        started = time.monotonic()
         draw_curves(read_metrics(self.path), self.folder / "curves.png")
-        self._drawn = time.monotonic()
+        took = time.monotonic() - started
+        self._next_drawing = started + max(MIN_SECONDS, took / MAX_SHARE)
+
+
+def _json_line(line: Mapping[str, Any]) -> str:
+    plain = {name: None if isinstance(value, float) and not math.isfinite(value) else value
+             for name, value in line.items()}
+    return json.dumps(plain) + "\n"
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a `metrics.jsonl`; a last line that a crash cut off is left out."""
+    """The lines of a `metrics.jsonl`, null as NaN; a last line that a crash cut off is left out."""
     if not path.is_file():
         return []
     lines = []
     for text in path.read_text(encoding="utf-8").splitlines():
         try:
-            lines.append(json.loads(text))
+            line = json.loads(text)
         except json.JSONDecodeError:
             break
+        lines.append({name: math.nan if value is None else value for name, value in line.items()})
     return lines
 
 
@@ -88,10 +102,9 @@ def draw_curves(lines: Iterable[Mapping[str, Any]], path: Path) -> None:
     series: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for line in lines:
         for name, value in line.items():
-            if name not in ("step", "kind") and isinstance(value, (int, float)):
+            if name not in NOT_DRAWN and isinstance(value, (int, float)):
                 points = series.setdefault(name, {}).setdefault(line["kind"], [])
                 points.append((line["step"], value))
-    series.pop("bad_steps", None)
     if not series:
         return
     import matplotlib.figure  # slow to import
