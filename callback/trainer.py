@@ -44,7 +44,7 @@ Batch = dict[str, Any]
 
 
 class TrainingStopped(RuntimeError):
-    """Training cannot go on; the message names the last good checkpoint."""
+    """Training cannot go on; the message says what to do, and names the last good checkpoint."""
 
 
 @dataclass
@@ -307,7 +307,7 @@ class Trainer:
     def probe(self, indices: Sequence[int]) -> None:
         """Run one micro-batch forward and backward and forget it: does the longest one fit?
 
-        Raises MemoryError that says what to do where it does not.
+        Raises TrainingStopped that says what to do where it does not.
         """
         batch = self.collate([self.dataset[self.state.epoch, int(index)] for index in indices])
         shape = " x ".join(map(str, batch["input_ids"].shape))
@@ -317,7 +317,7 @@ class Trainer:
                 self.model.train()
                 self.forward(self.to_device(batch)).loss.backward()
         except torch.OutOfMemoryError as error:
-            raise MemoryError(
+            raise TrainingStopped(
                 f"the longest micro-batch, {shape} tokens, does not fit into the memory of "
                 f"{self.device}: lower --per_gpu_train_batch_size and accumulate more of them, "
                 "which computes the same, or lower --max_seq_length, or give "

@@ -7,7 +7,8 @@
 
     settings = parse(Settings, "fine-tune a classifier")
 
-Defaults give way to a JSON file (`--config FILE`), the file to the command line.
+Defaults give way to a JSON file (`--config FILE`), the file to the command line. A yes-or-no flag
+needs no value (`--do_train`); `--do_train false` turns off what the file turns on.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import MISSING, field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 Settings = TypeVar("Settings")
 
@@ -41,15 +42,11 @@ class ArgumentError(ValueError):
     """A command line that cannot be run; the message names every problem."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ArgumentError(message)
-
-
 def parser_of(cls: type, description: str) -> argparse.ArgumentParser:
-    """The parser of a settings class: fields in groups, booleans without a value."""
-    parser = _Parser(description=description, allow_abbrev=False,
-                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    """The parser of a settings class, with its fields in groups."""
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False,
+                                     exit_on_error=False,  # so that all errors can be told at once
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, metavar="FILE",
                         help="JSON file of settings, which the command line overrides")
     groups: dict[str | None, Any] = {None: parser}
@@ -75,12 +72,18 @@ def _add(group: Any, names: list[str], item: dataclasses.Field, hint: Any) -> No
         text += f" (default: {default})"
     options: dict[str, Any] = {"dest": item.name, "default": argparse.SUPPRESS, "help": text}
     if kind is bool:
-        group.add_argument(*names, action="store_true", **options)
+        group.add_argument(*names, type=_boolean, nargs="?", const=True, metavar="false", **options)
     else:
         group.add_argument(*names, type=kind, choices=item.metadata["choices"],
                            nargs="+" if many else None,
                            metavar=None if item.metadata["choices"] else kind.__name__.upper(),
                            **options)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected nothing, true or false")
+    return text.lower() == "true"
 
 
 def _element(hint: Any) -> tuple[type, bool]:
@@ -109,18 +112,19 @@ def parse(cls: type[Settings], description: str,
 def read(cls: type[Settings], description: str,
          arguments: Sequence[str] | None = None) -> Settings:
     """As `parse`, but raises `ArgumentError`."""
-    parser = parser_of(cls, description)
-    given, unknown = parser.parse_known_args(arguments)
-    values = vars(given)
-    known = {name for item in fields(cls) if "help" in item.metadata
-             for name in (item.name, *item.metadata["aliases"])}
-    problems = [_unknown(word, known) for word in unknown]
+    problems: list[str] = []
+    values, unknown = _read_words(parser_of(cls, description),
+                                  sys.argv[1:] if arguments is None else arguments, problems)
+    known = _names(cls)
+    problems += [_unknown(word, known) for before, word in zip(["", *unknown], unknown, strict=False)
+                 if word.startswith("--") or not before.startswith("--")]  # not the value of another
     config = values.pop("config", None)
     if config is not None:
         values = _from_file(config, cls, problems) | values
     settings = cls(**values)
     for item in fields(cls):
-        if item.metadata.get("required") and getattr(settings, item.name) is None:
+        if item.metadata.get("required") and getattr(settings, item.name) is None and not any(
+                problem.startswith(f"--{item.name}:") for problem in problems):
             problems.append(f"--{item.name} is missing: {item.metadata['help']}")
     if hasattr(settings, "problems"):
         problems += settings.problems()
@@ -130,7 +134,37 @@ def read(cls: type[Settings], description: str,
     return settings
 
 
-def _unknown(word: str, known: set[str]) -> str:
+def _names(cls: type) -> dict[str, dataclasses.Field]:
+    """Every name that a field goes by, aliases too."""
+    return {name: item for item in fields(cls) if "help" in item.metadata
+            for name in (item.name, *item.metadata["aliases"])}
+
+
+def _read_words(parser: argparse.ArgumentParser, words: Sequence[str],
+                problems: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Values by field, and words of no flag. A flag that cannot be read is told and taken out."""
+    while True:
+        try:
+            given, unknown = parser.parse_known_args(words)
+            return vars(given), unknown
+        except argparse.ArgumentError as error:
+            names = error.argument_name.split("/")
+            problems.append(f"{names[0]}: {error.message}")
+            words = _without(words, names)
+
+
+def _without(words: Sequence[str], names: Sequence[str]) -> list[str]:
+    """A command line without some flags and their values."""
+    kept, dropping = [], False
+    for word in words:
+        if word.startswith("--"):
+            dropping = word.split("=")[0] in names
+        if not dropping:
+            kept.append(word)
+    return kept
+
+
+def _unknown(word: str, known: Collection[str]) -> str:
     if not word.startswith("--"):
         return f"{word!r} belongs to no flag"
     near = get_close_matches(word.lstrip("-").split("=")[0], known, 1)
@@ -141,21 +175,40 @@ def _from_file(path: Path, cls: type, problems: list[str]) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ArgumentError(f"--config {path}: not a readable JSON file ({error})") from None
+        problems.append(f"--config {path}: not a readable JSON file ({error})")
+        return {}
     if not isinstance(values, dict):
-        raise ArgumentError(f"--config {path}: found a {type(values).__name__}, expected an object")
-    known = {item.name for item in fields(cls) if "help" in item.metadata}
-    problems += [f"--config {path}: {_unknown(f'--{name}', known)}" for name in values
-                 if name not in known]
-    hints = typing.get_type_hints(cls)
-    result = {}
+        problems.append(f"--config {path}: found a {type(values).__name__}, expected an object")
+        return {}
+    known, hints, result = _names(cls), typing.get_type_hints(cls), {}
     for name, value in values.items():
-        if name in known:
-            kind, many = _element(hints[name])
-            if kind is Path and value is not None:
-                value = [Path(v) for v in value] if many else Path(value)
-            result[name] = value
+        if name not in known:
+            problems.append(f"--config {path}: {_unknown(f'--{name}', known)}")
+            continue
+        item = known[name]
+        try:
+            result[item.name] = _from_json(value, item, hints[item.name])
+        except ValueError as error:
+            problems.append(f"--config {path}: {name}: {error}")
     return result
+
+
+def _from_json(value: Any, item: dataclasses.Field, hint: Any) -> Any:
+    """A JSON value as the field's type. Raises ValueError for one of another type."""
+    kind, many = _element(hint)
+    if value is None and item.default is None:
+        return None
+    if many and isinstance(value, list):
+        return [_from_json(part, item, kind) for part in value]
+    right = {bool: bool, int: int, float: (int, float)}.get(kind, (str, int, float))
+    if many or not isinstance(value, right) or (isinstance(value, bool) and kind is not bool):
+        name = f"a list of {kind.__name__}" if many else kind.__name__
+        raise ValueError(f"found {json.dumps(value)}, expected {name}")
+    value = kind(value)
+    choices = item.metadata["choices"]
+    if choices and value not in choices:
+        raise ValueError(f"found {value!r}, expected one of {', '.join(choices)}")
+    return value
 
 
 def save_settings(settings: Any, path: Path) -> None:

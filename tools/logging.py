@@ -17,6 +17,10 @@ class _AboveTheBar(logging.Handler):
         tqdm.write(self.format(record), file=sys.stderr)
 
 
+class _RunFile(logging.FileHandler):
+    """The copy that a run keeps in its folder."""
+
+
 class _Plain(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
@@ -35,8 +39,15 @@ def start_logging() -> None:
 
 
 def log_to_file(path: Path) -> None:
-    """Keep a copy of the messages from here on, with times."""
+    """Keep a copy of the messages from here on, with times; one file at a time.
+
+    The file is made with the first message.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, encoding="utf-8")
+    root = logging.getLogger()
+    for handler in [h for h in root.handlers if isinstance(h, _RunFile)]:
+        root.removeHandler(handler)
+        handler.close()
+    handler = _RunFile(path, encoding="utf-8", delay=True)
     handler.setFormatter(_Plain("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-    logging.getLogger().addHandler(handler)
+    root.addHandler(handler)
