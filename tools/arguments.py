@@ -116,8 +116,9 @@ def read(cls: type[Settings], description: str,
     values, unknown = _read_words(parser_of(cls, description),
                                   sys.argv[1:] if arguments is None else arguments, problems)
     known = _names(cls)
-    problems += [_unknown(word, known) for before, word in zip(["", *unknown], unknown, strict=False)
-                 if word.startswith("--") or not before.startswith("--")]  # not the value of another
+    for before, word in zip(["", *unknown], unknown, strict=False):
+        if word.startswith("--") or not before.startswith("--"):  # else the value of that flag
+            problems.append(_unknown(word, known))
     config = values.pop("config", None)
     if config is not None:
         values = _from_file(config, cls, problems) | values
