@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import convert_albert_tf_checkpoint_to_pytorch as convert
 import pytest
+
+import convert_albert_tf_checkpoint_to_pytorch as convert
 import run_classifier
 
 REFERENCE = Path(__file__).parent / "fixtures" / "reference"
