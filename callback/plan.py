@@ -114,16 +114,19 @@ def batch_stream(dataset: Any, collate: Callable[[list[Any]], dict[str, Any]], p
                  ) -> Iterator[tuple[Position, list[dict[str, Any]]]]:
     """Every global batch from a position on, as (position after it, this rank's micro-batches).
 
-    The number of workers changes when a batch is made, never what is in it.
+    The number of workers changes when a batch is made, never what is in it. Raises ValueError
+    where a rank would never have anything to do.
     """
+    largest = max(map(len, plan.epoch(epoch)), default=0)
+    if largest < world:
+        raise ValueError(f"the largest batch of epoch {epoch} has {largest} examples; expected at "
+                         f"least {world}, one for each process")
     walk = _Walk(plan, micro_batch_size, rank, world, epoch, offset)
     loader = iter(DataLoader(_Collated(dataset, collate), sampler=walk, batch_size=None,
                              num_workers=num_workers, pin_memory=pin_memory,
                              prefetch_factor=4 if num_workers else None))
     while True:
         batches = plan.epoch(epoch)
-        if not batches:
-            raise ValueError(f"epoch {epoch} has no example to train on")
         for at in range(offset, len(batches)):
             parts = len(micro_batches(batches[at], micro_batch_size, rank, world))
             last = at + 1 == len(batches)
