@@ -23,7 +23,10 @@ def predict(model: nn.Module, dataset: Any, collate: Callable[[list[Any]], dict[
 
     keep: model output of B examples -> (B, …). Examples of like length go together where
     `lengths` are given. Each rank runs its own share, without filling up: no example counts twice.
+    Raises ValueError where there is no example.
     """
+    if not len(dataset):
+        raise ValueError(f"{description}: the data set has no example")
     device = device or torch.device("cpu")
     model.eval()
     order = np.arange(len(dataset)) if lengths is None else np.argsort(

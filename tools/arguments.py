@@ -22,6 +22,7 @@ import typing
 from collections.abc import Collection, Sequence
 from dataclasses import MISSING, field, fields
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,19 +72,25 @@ def _add(group: Any, names: list[str], item: dataclasses.Field, hint: Any) -> No
     elif default not in (None, False, "", []):
         text += f" (default: {default})"
     options: dict[str, Any] = {"dest": item.name, "default": argparse.SUPPRESS, "help": text}
+    choices = item.metadata["choices"]
     if kind is bool:
-        group.add_argument(*names, type=_boolean, nargs="?", const=True, metavar="false", **options)
+        options |= {"nargs": "?", "const": True, "metavar": "false"}
     else:
-        group.add_argument(*names, type=kind, choices=item.metadata["choices"],
-                           nargs="+" if many else None,
-                           metavar=None if item.metadata["choices"] else kind.__name__.upper(),
-                           **options)
+        options |= {"nargs": "+" if many else None,
+                    "metavar": f"{{{','.join(choices)}}}" if choices else kind.__name__.upper()}
+    group.add_argument(*names, type=partial(_from_word, kind=kind, choices=choices), **options)
 
 
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected nothing, true or false")
-    return text.lower() == "true"
+def _from_word(word: str, kind: type, choices: Sequence[str] | None) -> Any:
+    """A word of a command line as a field's type."""
+    try:
+        value = {"true": True, "false": False}[word.lower()] if kind is bool else kind(word)
+    except (ValueError, KeyError):
+        expected = "nothing, true or false" if kind is bool else kind.__name__
+        raise argparse.ArgumentTypeError(f"found {word!r}, expected {expected}") from None
+    if choices and value not in choices:
+        raise argparse.ArgumentTypeError(f"found {word!r}, expected one of {', '.join(choices)}")
+    return value
 
 
 def _element(hint: Any) -> tuple[type, bool]:
