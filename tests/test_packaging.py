@@ -57,7 +57,7 @@ def imports(path: Path) -> tuple[set[str], set[str]]:
     return at_once - known, later - known
 
 
-def test_ranges_are_closed_and_admit_what_is_installed() -> None:
+def test_row_52_ranges_are_closed_and_admit_what_is_installed() -> None:
     for name in REQUIREMENT_FILES:
         for module, requirement in requirements(name).items():
             operators = {specifier.operator for specifier in requirement.specifier}
@@ -82,7 +82,7 @@ def test_dev_requirements_include_the_plain_ones_and_repeat_none() -> None:
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_import_is_required(path: Path) -> None:
+def test_row_52_every_import_is_required(path: Path) -> None:
     """At the top of a file only requirements.txt counts; inside a function an optional package of
     requirements-dev.txt may be asked for. Tests and benchmarks may use all of them."""
     plain = set(requirements("requirements.txt"))
@@ -114,7 +114,7 @@ def readme_imports() -> list[tuple[str, str | None]]:
     return sorted(set(found), key=str)
 
 
-def test_what_the_readme_imports_is_there() -> None:
+def test_row_52_what_the_readme_imports_is_there() -> None:
     for module, name in readme_imports():
         imported = importlib.import_module(module)
         assert name is None or hasattr(imported, name), f"README: from {module} import {name}"

@@ -246,7 +246,7 @@ def test_halves_of_surrogate_pairs_do_not_stop_a_corpus():
 # Numbers, case and accents
 
 
-def test_a_comma_after_digits_is_a_piece_of_its_own():
+def test_row_12_a_comma_after_digits_is_a_piece_of_its_own():
     tokenizer = SentencePieceTokenizer(ENGLISH)
     assert {"▁12,", "7,"} <= set(tokenizer.tokens)  # pieces that the rule must take apart
     assert tokenizer.tokenize("on 12, x7,") == ["▁on", "▁", "1", "2", ",", "▁", "x", "7", ","]
@@ -262,7 +262,7 @@ def test_public_model_splits_commas(shared):
 @pytest.mark.parametrize("tokenizer_class, file", [
     (SentencePieceTokenizer, ENGLISH), (WordPieceTokenizer, CHINESE),
 ])
-def test_case_and_accents_are_kept_or_dropped_as_told_and_saved(tokenizer_class, file, tmp_path):
+def test_rows_13_and_14_case_and_accents_are_kept_or_dropped_as_told_and_saved(tokenizer_class, file, tmp_path):
     for lower, strip in SETTINGS:
         tokenizer = tokenizer_class(file, do_lower_case=lower, strip_accents=strip)
         folder = tmp_path / f"{lower}{strip}"
@@ -567,7 +567,7 @@ def test_a_worker_process_gets_the_same_tokenizer(tokenizer):
 # Which file is taken
 
 
-def test_the_class_is_chosen_by_what_is_there(tmp_path):
+def test_row_10_the_class_is_chosen_by_what_is_there(tmp_path):
     english, chinese = ENGLISH.read_bytes(), CHINESE.read_bytes()
     for name, data, known in [
         ("spiece.model", english, SentencePieceTokenizer),
@@ -619,7 +619,7 @@ def test_two_tokenizers_in_a_folder_are_not_guessed_between(tmp_path):
     (["30k-clean.vocab"], "30k-clean.vocab only lists the pieces; SentencePiece needs the .model"),
     (["tokenizer.json", "config.json"], "put the spiece.model .* or the vocab.txt"),
 ])
-def test_a_folder_without_a_tokenizer_is_an_error_that_lists_it(tmp_path, files, message):
+def test_row_10_a_folder_without_a_tokenizer_is_an_error_that_lists_it(tmp_path, files, message):
     for name in files:
         (tmp_path / name).write_text("{}")
     with pytest.raises(TokenizerError, match=message):
@@ -680,7 +680,7 @@ def test_damaged_or_foreign_sentencepiece_models_are_refused(tmp_path):
         AlbertTokenizer.from_pretrained(tmp_path)
 
 
-def test_vocabulary_and_config_must_agree():
+def test_row_11_vocabulary_and_config_must_agree():
     tokenizer = WordPieceTokenizer(CHINESE)
     tokenizer.check_config(len(tokenizer), 0)
     assert tokenizer.vocab_size == len(tokenizer) == 1064
