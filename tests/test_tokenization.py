@@ -262,7 +262,7 @@ def test_public_model_splits_commas(shared):
 @pytest.mark.parametrize("tokenizer_class, file", [
     (SentencePieceTokenizer, ENGLISH), (WordPieceTokenizer, CHINESE),
 ])
-def test_rows_13_and_14_case_and_accents_are_kept_or_dropped_as_told_and_saved(tokenizer_class, file, tmp_path):
+def test_rows_13_and_14_case_and_accents_as_told_and_saved(tokenizer_class, file, tmp_path):
     for lower, strip in SETTINGS:
         tokenizer = tokenizer_class(file, do_lower_case=lower, strip_accents=strip)
         folder = tmp_path / f"{lower}{strip}"
