@@ -7,6 +7,7 @@ is computed, and a position in a run is (epoch, batches done).
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -108,6 +109,15 @@ class _Collated(Dataset):
         return self.collate([self.dataset[epoch, int(index)] for index in indices])
 
 
+def _ignore_signals(worker: int) -> None:
+    """A cluster and Ctrl-C tell all processes to stop; the trainer still needs this one for a step.
+
+    It ends with the trainer, which tells it so, or when it finds it gone.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def batch_stream(dataset: Any, collate: Callable[[list[Any]], dict[str, Any]], plan: Plan,
                  micro_batch_size: int, epoch: int = 0, offset: int = 0, rank: int = 0,
                  world: int = 1, num_workers: int = 0, pin_memory: bool = False,
@@ -124,7 +134,8 @@ def batch_stream(dataset: Any, collate: Callable[[list[Any]], dict[str, Any]], p
     walk = _Walk(plan, micro_batch_size, rank, world, epoch, offset)
     loader = iter(DataLoader(_Collated(dataset, collate), sampler=walk, batch_size=None,
                              num_workers=num_workers, pin_memory=pin_memory,
-                             prefetch_factor=4 if num_workers else None))
+                             prefetch_factor=4 if num_workers else None,
+                             worker_init_fn=_ignore_signals if num_workers else None))
     while True:
         batches = plan.epoch(epoch)
         for at in range(offset, len(batches)):

@@ -146,7 +146,7 @@ def test_help_names_every_flag_its_default_and_its_group(capsys: pytest.CaptureF
     assert end.value.code == 0
     told = " ".join(capsys.readouterr().out.split())
     for text in ("what the program does", "--output_dir PATH where to write (required)",
-                 "--seed INT, --random_seed INT seed of everything random (default: 42)",
+                 "--random_seed INT seed of everything random (default: 42)",
                  "highest rate, 100% of it (default: 0.001)", "--kind {small,large}",
                  "--labels STR [STR ...]", "--do_train [false] train", "output:", "--config FILE"):
         assert text in told, text

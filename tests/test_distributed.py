@@ -17,7 +17,7 @@ from callback import distributed
 from callback.checkpoint import checkpoints
 from callback.evaluator import predict
 from callback.modelcheckpoint import ModelCheckpoint
-from callback.trainer import EXIT_INTERRUPTED
+from callback.trainer import EXIT_INTERRUPTED, Trainer
 
 needs_gloo = pytest.mark.skipif(not torch.distributed.is_gloo_available(),
                                 reason="this build of torch has no gloo")
@@ -31,6 +31,15 @@ def torchrun(program: Path, *arguments: object) -> subprocess.CompletedProcess:
 
 
 # ---- in two processes --------------------------------------------------------------------------
+
+
+def uneven(folder: Path) -> Trainer:
+    """5 steps of 9 examples; the first, the rest of an epoch, leaves one rank nothing to do."""
+    trainer = Toy(folder, max_steps=5, batch_size=9, micro_batch_size=2, size=28,
+                  config={"precision": "fp16"}).trainer()
+    trainer.state.offset = 3  # batches of 9, 9, 9 and 1
+    trainer.fit()
+    return trainer
 
 
 def program(folder: Path) -> None:
@@ -47,12 +56,13 @@ def program(folder: Path) -> None:
     # 7 examples for two ranks, in batches of 2: uneven, and nothing may count twice.
     torch.manual_seed(3)
     data, model = ToyData(7), ToyModel()
-    outputs = predict(model, data, data.collate, lambda out: out.logits.numpy(), 2, data.lengths)
+    seen: list[int] = []
+    outputs = predict(model, data, data.collate,
+                      lambda out: seen.append(len(out.logits)) or out.logits.numpy(), 2,
+                      data.lengths)
     none = predict(model, ToyData(1), data.collate, lambda out: out.logits.numpy(), 2)
 
-    # 5 steps of 9 examples, the last of an epoch of 1: one rank has nothing to do there.
-    trainer = Toy(folder / "uneven", max_steps=5, batch_size=9, micro_batch_size=2, size=28,
-                  config={"precision": "fp16"}).run()
+    trainer = uneven(folder / "uneven")
     unused = trainer.model.unused.weight.grad is None and not trainer.optimizer.state[
         trainer.model.unused.weight]
 
@@ -60,7 +70,7 @@ def program(folder: Path) -> None:
         callbacks=[ModelCheckpoint(5)]).run()
 
     everything = distributed.gather({
-        "found": found, "unused": unused, "outputs": outputs, "none": none,
+        "found": found, "seen": sum(seen), "unused": unused, "outputs": outputs, "none": none,
         "model": weights_of(model), "samples": trainer.state.samples,
         "weights": weights_of(trainer.model)})
     if rank == 0:
@@ -90,6 +100,7 @@ def test_rank_0_builds_and_the_rest_wait(ranks: list[dict]) -> None:
 def test_predictions_come_in_order_and_once(ranks: list[dict]) -> None:
     data, model = ToyData(7), ToyModel()
     assert all(np.array_equal(ranks[0]["outputs"], rank["outputs"]) for rank in ranks)
+    assert [rank["seen"] for rank in ranks] == [4, 3]
     assert ranks[0]["outputs"].shape == (7, 3) and ranks[1]["none"].shape == (1, 3)
     model.eval()
     model.load_state_dict(ranks[0]["model"])
@@ -102,10 +113,9 @@ def test_predictions_come_in_order_and_once(ranks: list[dict]) -> None:
 def test_ranks_hold_the_same_weights_also_without_a_share(ranks: list[dict],
                                                           tmp_path: Path) -> None:
     assert same(ranks[0]["weights"], ranks[1]["weights"])
-    alone = Toy(tmp_path, max_steps=5, batch_size=9, micro_batch_size=2, size=28,
-                config={"precision": "fp16"}).run()
+    alone = uneven(tmp_path)
     assert same(ranks[0]["weights"], weights_of(alone.model), within=2e-3)  # 16 bits
-    assert ranks[0]["samples"] == ranks[1]["samples"] == alone.state.samples == 37
+    assert ranks[0]["samples"] == ranks[1]["samples"] == alone.state.samples == 29
 
 
 @needs_gloo

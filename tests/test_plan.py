@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 from itertools import islice
 
 import numpy as np
@@ -95,6 +98,21 @@ def same_stream(a: list, b: list) -> bool:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_change_nothing(workers: int) -> None:
     assert same_stream(stream(7), stream(7, num_workers=workers))
+
+
+def test_workers_outlive_a_signal_to_all_processes() -> None:
+    data = ToyData(21)
+    running = batch_stream(data, data.collate, ShuffledPlan(21, 8), 3, num_workers=2)
+    found = [next(running)]
+    workers = multiprocessing.active_children()
+    assert len(workers) == 2
+    for worker in workers:
+        os.kill(worker.pid, signal.SIGTERM)
+        os.kill(worker.pid, signal.SIGINT)
+    found += islice(running, 40)
+    assert same_stream(found, stream(41))
+    del running
+    assert not multiprocessing.active_children()
 
 
 def test_positions_count_batches_and_start_each_epoch_at_0() -> None:

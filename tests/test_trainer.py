@@ -146,6 +146,13 @@ def test_gradients_are_clipped_by_their_global_norm(tmp_path: Path) -> None:
         assert norm > 0.1  # what is reported is the norm before clipping
 
 
+def test_the_first_update_has_a_rate_and_the_last_one_none(tmp_path: Path) -> None:
+    history = History()
+    Toy(tmp_path, max_steps=4, learning_rate=0.1, callbacks=[history]).run()  # warm-up of 2
+    assert [values["learning_rate"] for values in history.logged] == pytest.approx(
+        [0.05, 0.05, 0.025, 0.0])  # update / warm-up; from update 2 on 1 - update / all
+
+
 # ---- steps that are not finite ---------------------------------------------------------------
 
 
