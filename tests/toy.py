@@ -175,7 +175,7 @@ class History(Callback):
 
 
 def main() -> None:
-    """A run in a process of its own (or several, by torchrun), for tests that end it."""
+    """A run in a process of its own, for tests that end it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("output_dir", type=Path)
     for name, default in (("max_steps", 20), ("save_steps", 5), ("micro_batch_size", 4),
@@ -184,18 +184,16 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=type(default), default=default)
     given = parser.parse_args()
     start_logging()
-    distributed.initialize(no_cuda=True)
     callbacks: list[Callback] = [ModelCheckpoint(given.save_steps)]
     if given.kill_at:
         callbacks.append(Kill(given.kill_at))
-    if given.term_at:  # one process is told; all have to hear of it
-        callbacks.append(Kill(given.term_at, signal.SIGTERM, distributed.world_size() - 1))
+    if given.term_at:
+        callbacks.append(Kill(given.term_at, signal.SIGTERM))
     trainer = Toy(given.output_dir, given.max_steps, given.batch_size, given.micro_batch_size,
                   given.dropout, callbacks=callbacks).trainer()
     if given.kill_saving:
         trainer.save_model = lambda folder: die_while_saving(trainer, folder, given.kill_saving)
     trainer.fit()
-    distributed.shutdown()
 
 
 def die_while_saving(trainer: Trainer, folder: Path, step: int) -> None:
