@@ -48,7 +48,7 @@ def test_saves_every_so_many_steps_and_never_at_step_0(tmp_path: Path) -> None:
 def test_the_best_is_kept_whatever_is_rotated_away(tmp_path: Path) -> None:
     keeper = ModelCheckpoint(1, "accuracy", save_total_limit=2)
     Toy(tmp_path, max_steps=6, callbacks=[keeper], config=EVERY_STEP,
-        evaluate=scores(0.1, 0.9, 0.5, math.nan, 0.9, 0.3)).run()
+        evaluate=scores(math.nan, 0.9, 0.5, math.nan, 0.9, 0.3)).run()
     assert names(tmp_path) == ["checkpoint-2", "checkpoint-5", "checkpoint-6"]
     assert (keeper.best, keeper.best_value, keeper.best_step) == (
         tmp_path / "checkpoint-2", 0.9, 2)
