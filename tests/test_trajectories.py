@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import shared
+from test_reference_outputs import reference
 
 from callback.lr_scheduler import Schedule
 from callback.optimization import build_optimizer
@@ -21,7 +21,7 @@ class ReferenceBatch:
     """The three rows of inputs.npz as a data set."""
 
     def __init__(self) -> None:
-        arrays = dict(np.load(shared("reference/inputs.npz")))
+        arrays = dict(np.load(reference("inputs.npz")))
         arrays["attention_mask"] = arrays.pop("input_mask")
         self.rows = {n: torch.from_numpy(a) for n, a in arrays.items()}
 
@@ -62,8 +62,8 @@ class TensorFlowNorm:
 @pytest.mark.parametrize("micro_batch_size", [3, 1])
 @pytest.mark.parametrize("name", RATES)
 def test_ten_official_steps(name, micro_batch_size, tmp_path):
-    wanted = dict(np.load(shared(f"reference/google_g1/trajectory_{name}.npz")))
-    model = AlbertForPreTraining.from_pretrained(shared("reference/google_g1"))
+    wanted = dict(np.load(reference(f"google_g1/trajectory_{name}.npz")))
+    model = AlbertForPreTraining.from_pretrained(reference("google_g1"))
     data = ReferenceBatch()
     trainer = Trainer(
         model, build_optimizer(name, model, RATES[name]), Schedule("linear", 10, 3),
@@ -93,8 +93,8 @@ def test_ten_official_steps(name, micro_batch_size, tmp_path):
 def test_the_plain_norm_differs_by_the_token_types_alone(name, tmp_path):
     # Summed before they are counted, the types move the third loss by 1e-3: the test above is
     # sharp enough to see it, and nothing else is left to explain.
-    wanted = np.load(shared(f"reference/google_g1/trajectory_{name}.npz"))["losses"]
-    model = AlbertForPreTraining.from_pretrained(shared("reference/google_g1"))
+    wanted = np.load(reference(f"google_g1/trajectory_{name}.npz"))["losses"]
+    model = AlbertForPreTraining.from_pretrained(reference("google_g1"))
     data = ReferenceBatch()
     trainer = Trainer(model, build_optimizer(name, model, RATES[name]), Schedule("linear", 10, 3),
                       ShuffledPlan(3, batch_size=3), data, data.collate,
