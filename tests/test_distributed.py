@@ -80,7 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ranks")
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
-         str(Path(__file__).resolve()), str(folder)], capture_output=True, text=True, timeout=300,
+         str(Path(__file__).resolve()), str(folder)], capture_output=True, text=True, timeout=600,
         env=ENVIRONMENT)
     # torchrun has a code of its own; it tells those of the processes.
     assert done.returncode != 0, done.stderr[-3000:]

@@ -38,9 +38,13 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
             [sys.executable, TOY, folder, f"--{end}", str(step)], stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     result = {}
-    for end, (folder, process) in running.items():
-        _, told = process.communicate(timeout=120)
-        result[end] = Ended(folder, process.returncode, told)
+    try:
+        for end, (folder, process) in running.items():
+            _, told = process.communicate(timeout=600)  # syncing takes long on a busy disk
+            result[end] = Ended(folder, process.returncode, told)
+    finally:
+        for _, process in running.values():
+            process.kill()
     return result
 
 
