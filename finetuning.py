@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,17 +45,20 @@ from finetuning_settings import (
     tell,
     write_results,
 )
-from metrics.classification import Scores
-from model.configuration_albert import PRESETS, AlbertConfig
-from model.conversion import WeightSource, infer_architecture, open_checkpoint
+from metrics.classification import MetricError, Scores
+from model.configuration_albert import PRESETS, AlbertConfig, ConfigError
+from model.conversion import CheckpointError, WeightSource, infer_architecture, open_checkpoint
 from model.modeling_albert import HEADS
-from model.modeling_utils import AlbertPreTrainedModel, config_beside
-from model.tokenization_albert import AlbertTokenizer
+from model.modeling_utils import AlbertPreTrainedModel, WeightsError, config_beside
+from model.tokenization_albert import AlbertTokenizer, TokenizerError
 from processors.base import LoadedSplit, Task
-from processors.submission import write_predictions
+from processors.readers import DataError
+from tools.logging import start_logging
 
 logger = logging.getLogger(__name__)
 
+EXPECTED_ERRORS = (CheckpointError, ConfigError, DataError, FileNotFoundError, FinetuningError,
+                   MetricError, TokenizerError, TrainingStopped, WeightsError)
 CHECKPOINTS = Path("prev_trained_model")
 WHERE_TO_GET = ("Download a checkpoint (English: github.com/google-research/albert, Chinese: "
                 "github.com/brightmart/albert_zh), unpack it there and give its folder")
@@ -87,7 +91,7 @@ def finetune(settings: FinetuningSettings, read: Read, make_data: MakeData) -> d
 
     read: gives the task and its splits; it gets the config of the checkpoint, whose label names
     stand in where the task has none. make_data: gives a split as a data set with `lengths`,
-    `collate`, `keep`, `score`, `loss` and `predict` (see processors/classification.py).
+    `collate`, `keep`, `score`, `loss` and `write` (see processors/classification.py).
 
     Everything that can be wrong with flags, files, labels and weights is an error before the
     output folder is touched: `FinetuningError`, `DataError`, `ConfigError`, `CheckpointError`,
@@ -112,6 +116,20 @@ def finetune(settings: FinetuningSettings, read: Read, make_data: MakeData) -> d
     tell(settings, start.config)
     results = run.train() if settings.do_train else {"model": settings.model_name_or_path}
     return run.finish(results, model)
+
+
+def front_door(settings: FinetuningSettings, read: Read, make_data: MakeData) -> int:
+    """`finetune` as a command: returns 0, or 1 after one message that says what is wrong."""
+    start_logging()
+    try:
+        finetune(settings, read, make_data)
+    except EXPECTED_ERRORS as error:
+        if distributed.is_main():
+            print(f"error: {error}", file=sys.stderr)
+        return 1
+    finally:
+        distributed.shutdown()
+    return 0
 
 
 # ---- before the work -----------------------------------------------------------------------------
@@ -402,7 +420,7 @@ class _Run:
             outputs = self._outputs(model, name, data)
             path = folder / PREDICTIONS / self.task.submission[name]
             if distributed.is_main():
-                write_predictions(path, data.predict(outputs), self.task.submission_style)
+                data.write(outputs, path)
             written.append(f"{len(data):,} predictions in {path}")
             if data.split.labelled:  # most test files keep their labels to themselves
                 rows.append((name, "test", data.score(outputs)))

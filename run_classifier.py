@@ -16,25 +16,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from callback import distributed
-from callback.trainer import TrainingStopped
-from finetuning import Splits, finetune
+from finetuning import Splits, front_door
 from finetuning_settings import TASK, FinetuningError, FinetuningSettings
-from metrics.classification import METRICS, MetricError
-from model.configuration_albert import AlbertConfig, ConfigError
-from model.conversion import CheckpointError
-from model.modeling_utils import WeightsError
-from model.tokenization_albert import TokenizerError
+from metrics.classification import METRICS
+from model.configuration_albert import AlbertConfig
 from processors.base import Task, custom_task, find_file, find_splits
 from processors.classification import ClassificationData
 from processors.loading import infer_labels, load_split
 from processors.readers import FORMATS, DataError
 from processors.tasks import TASKS, get_task
 from tools.arguments import flag, parse
-from tools.logging import start_logging
 
-EXPECTED_ERRORS = (CheckpointError, ConfigError, DataError, FileNotFoundError, FinetuningError,
-                   MetricError, TokenizerError, TrainingStopped, WeightsError)
 CUSTOM = "custom"
 
 
@@ -170,16 +162,7 @@ def read(settings: ClassifierSettings, config: AlbertConfig) -> tuple[Task, Spli
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, or 1 after one message that says what is wrong."""
     settings = parse(ClassifierSettings, __doc__, arguments)
-    start_logging()
-    try:
-        finetune(settings, lambda config: read(settings, config), ClassificationData)
-    except EXPECTED_ERRORS as error:
-        if distributed.is_main():
-            print(f"error: {error}", file=sys.stderr)
-        return 1
-    finally:
-        distributed.shutdown()
-    return 0
+    return front_door(settings, lambda config: read(settings, config), ClassificationData)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch import Tensor
 from metrics.classification import METRICS, Scores, score
 from model.tokenization_albert import AlbertTokenizer
 from processors.base import LoadedSplit, Task
-from processors.submission import Prediction
+from processors.submission import Prediction, write_predictions
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +104,10 @@ class ClassificationData:
         surest = shifted.max(axis=1) / shifted.sum(axis=1)  # (N,)
         return [Prediction(guid, self.task.labels[label], float(probability))
                 for guid, label, probability in zip(guids, chosen, surest, strict=True)]
+
+    def write(self, logits: np.ndarray, path: Path) -> None:
+        """Put the predictions of (N, L) logits into the file that the benchmark wants."""
+        write_predictions(path, self.predict(logits), self.task.submission_style)
 
     def _chosen(self, logits: np.ndarray) -> np.ndarray:
         return logits[:, 0] if self.task.is_regression else logits.argmax(axis=1)
