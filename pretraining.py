@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,133 +16,30 @@ import torch
 from callback import distributed
 from callback.checkpoint import checkpoints
 from callback.health import LossSpike, NotLearning
-from callback.lr_scheduler import SCHEDULES, Schedule
+from callback.lr_scheduler import Schedule
 from callback.modelcheckpoint import ModelCheckpoint
-from callback.optimization import OPTIMIZERS, build_optimizer
-from callback.plan import ShuffledPlan
-from callback.progressbar import ProgressBar
+from callback.optimization import build_optimizer
+from callback.plan import ShuffledPlan, longest_batch
+from callback.progressbar import ProgressBar, peak_memory
 from callback.trainer import PRECISIONS, Trainer, TrainerConfig
-from callback.trainingmonitor import TrainingMonitor
+from callback.trainingmonitor import TrainingMonitor, read_metrics
 from model.configuration_albert import PRESETS, AlbertConfig
 from model.flops import flops_per_token
 from model.modeling_albert import AlbertForPreTraining
 from model.tokenization_albert import AlbertTokenizer
+from pretraining_settings import PretrainingSettings
 from processors.pretraining import PretrainingDataset, WordMasking, collate_pretraining
 from processors.shards import Corpus
-from tools.arguments import flag, save_settings
+from tools.arguments import save_settings
 from tools.logging import log_to_file
 
 logger = logging.getLogger(__name__)
 
-PAPER_RATE, PAPER_BATCH = 0.00176, 4096  # LAMB, paper section 4.1
-PAPER_WARMUP = 3125 / 125_000
-DOMAIN_RATE, DOMAIN_WARMUP = 5e-5, 0.1  # going on from released weights: unlearn nothing
+PROBED = 1000  # instances of which the longest are tried before the run
 
 
-@dataclass
-class PretrainingSettings:
-    """Every flag of run_pretraining.py."""
-
-    data_dir: Path = flag("folder of shards that prepare_lm_data.py made", group="data")
-    output_dir: Path = flag("folder of the run: checkpoints, curves, report", group="data")
-    max_seq_length: int = flag("tokens of an instance", 512, group="data")
-    masked_lm_prob: float = flag("share of tokens to predict", 0.15, group="data")
-    max_predictions_per_seq: int | None = flag(
-        "most tokens to predict in an instance (default: masked_lm_prob of max_seq_length)", None,
-        group="data")
-    ngram: int = flag("longest run of words masked together, p(n) ~ 1/n", 3, group="data")
-    short_seq_prob: float = flag("share of instances of random shorter length", 0.1, group="data")
-    static_masking: bool = flag("the same masks every epoch, as the paper's code", False,
-                                group="data")
-    dupe_factor: int = flag("with --static_masking: different copies before they repeat", 1,
-                            group="data")
-    no_sop: bool = flag("leave sentence-order prediction out", False, group="data")
-    sop_weight: float = flag("weight of the sentence-order loss", 1.0, group="data")
-
-    config_name: str | None = flag("preset (base_v2, zh_tiny, ...) or JSON file of a new model",
-                                   None, aliases=["config_path"], group="model")
-    model_path: Path | None = flag("go on from this model directory or TensorFlow checkpoint",
-                                   None, aliases=["model_name_or_path"], group="model")
-    activation_checkpointing: bool = flag("less memory, a third more time", False,
-                                          aliases=["gradient_checkpointing"], group="model")
-
-    max_steps: int = flag("optimizer steps", 125_000, group="training")
-    train_batch_size: int = flag("sequences of an optimizer step, on all ranks together", 4096,
-                                 group="training")
-    per_gpu_train_batch_size: int = flag(
-        "sequences in memory at once on a device; the rest is accumulated", 32,
-        aliases=["per_device_train_batch_size", "micro_batch_size"], group="training")
-    learning_rate: str = flag(
-        f"peak rate, or auto: {PAPER_RATE} * sqrt(batch / {PAPER_BATCH}), and {DOMAIN_RATE} with "
-        "--model_path", "auto", group="training")
-    warmup_proportion: float | None = flag(
-        f"share of steps to warm up (default: {PAPER_WARMUP}, and {DOMAIN_WARMUP} with "
-        "--model_path)", None, group="training")
-    optimizer: str = flag("optimizer", "lamb", choices=list(OPTIMIZERS), group="training")
-    scheduler: str = flag("schedule after the warm-up", "linear", choices=list(SCHEDULES),
-                          group="training")
-    weight_decay: float = flag("decay of matrices", 0.01, group="training")
-    adam_epsilon: float = flag("epsilon of the optimizer", 1e-6, group="training")
-    max_grad_norm: float = flag("gradient norm to clip to, 0 = none", 1.0, group="training")
-    precision: str = flag("arithmetic", "fp32", choices=list(PRECISIONS), group="training")
-    fp16: bool = flag("short for --precision fp16", False, group="training")
-    seed: int = flag("seed of everything random", 42, group="training")
-    num_workers: int = flag("loader processes; they change no number", 0, group="training")
-    no_cuda: bool = flag("use the CPU, whatever cards there are", False, group="training")
-
-    logging_steps: int = flag("steps between logs", 50, group="watching")
-    num_eval_steps: int = flag("steps between held-out evaluations", 1000, group="watching")
-    eval_instances: int = flag("held-out instances to evaluate on", 2000, group="watching")
-    save_steps: int = flag("steps between checkpoints", 1000, aliases=["num_save_steps"],
-                           group="watching")
-    save_total_limit: int = flag("newest checkpoints to keep", 3, group="watching")
-    not_learning_steps: int = flag("steps after which a run at chance is warned of", 5000,
-                                   group="watching")
-    resume: bool = flag("go on from the newest checkpoint in --output_dir", False,
-                        group="watching")
-    overwrite_output_dir: bool = flag("start in a folder that holds another run", False,
-                                      group="watching")
-
-    def problems(self) -> list[str]:
-        """What is wrong with these settings, before any work."""
-        found = []
-        if (self.config_name is None) == (self.model_path is None):
-            found.append("give one of --config_name (a new model) and --model_path (go on)")
-        if self.learning_rate != "auto":
-            try:
-                float(self.learning_rate)
-            except ValueError:
-                found.append(f"--learning_rate {self.learning_rate}: expected a number or auto")
-        for name in ("max_steps", "train_batch_size", "per_gpu_train_batch_size", "logging_steps",
-                     "num_eval_steps", "save_steps", "ngram", "dupe_factor", "save_total_limit"):
-            if getattr(self, name) < 1:
-                found.append(f"--{name} {getattr(self, name)}: expected at least 1")
-        if not 0 < self.masked_lm_prob < 1:
-            found.append(f"--masked_lm_prob {self.masked_lm_prob}: expected between 0 and 1")
-        if self.output_dir and not (self.resume or self.overwrite_output_dir):
-            if checkpoints(Path(self.output_dir)):
-                found.append(f"--output_dir {self.output_dir} holds checkpoints: give --resume to "
-                             "go on, --overwrite_output_dir to start anew, or another folder")
-        return found
-
-    @property
-    def rate(self) -> float:
-        if self.learning_rate != "auto":
-            return float(self.learning_rate)
-        if self.model_path is not None:
-            return DOMAIN_RATE
-        return PAPER_RATE * math.sqrt(self.train_batch_size / PAPER_BATCH)
-
-    @property
-    def warmup_steps(self) -> int:
-        share = self.warmup_proportion
-        if share is None:
-            share = PAPER_WARMUP if self.model_path is None else DOMAIN_WARMUP
-        return int(share * self.max_steps)
-
-    @property
-    def max_predictions(self) -> int:
-        return self.max_predictions_per_seq or math.ceil(self.masked_lm_prob * self.max_seq_length)
+class PretrainingError(ValueError):
+    """A run that cannot start; says what was found, what was expected and what to do."""
 
 
 def pretrain(settings: PretrainingSettings) -> dict[str, float]:
@@ -151,15 +48,11 @@ def pretrain(settings: PretrainingSettings) -> dict[str, float]:
     The folder gets `checkpoint-<step>` directories, `metrics.jsonl`, `curves.png`, TensorBoard
     files, `training_report.md`, and at the end the model itself.
     """
-    if settings.fp16:
-        settings.precision = "fp16"
     device = distributed.initialize(settings.no_cuda)
     output_dir = Path(settings.output_dir)
     tokenizer = AlbertTokenizer.from_pretrained(settings.data_dir)
     train = Corpus(settings.data_dir, "train", tokenizer.fingerprint())
-    held_out = (Corpus(settings.data_dir, "heldout", tokenizer.fingerprint())
-                if train.manifest["splits"].get("heldout") else None)
-    resumed = checkpoints(output_dir)[-1] if settings.resume and checkpoints(output_dir) else None
+    resumed = newest_checkpoint(output_dir) if settings.resume else None
     model = build_model(settings, tokenizer, resumed).to(device)
     masking = WordMasking(tokenizer, settings.masked_lm_prob, settings.max_predictions,
                           settings.ngram)
@@ -168,52 +61,57 @@ def pretrain(settings: PretrainingSettings) -> dict[str, float]:
         not settings.no_sop, masking, settings.dupe_factor if settings.static_masking else 0)
     collate = partial(collate_pretraining, pad_token_id=tokenizer.pad_token_id,
                       sop=not settings.no_sop)
-    evaluate = None
-    if held_out is None:
-        logger.warning("%s has no held-out split: no evaluation, only the training loss",
-                       settings.data_dir)
-    else:
-        test_set = PretrainingDataset(held_out, tokenizer, settings.max_seq_length, seed=0,
-                                      sop=not settings.no_sop, masking=masking)
-        evaluate = partial(evaluate_pretraining, model, test_set, collate, device,
-                           settings.precision, settings.eval_instances,
-                           settings.per_gpu_train_batch_size)
+    evaluate = held_out_evaluation(settings, model, tokenizer, masking, collate, device,
+                                   bool(train.manifest["splits"].get("heldout")))
+    steps = settings.steps(dataset.epoch_size(0))
+    schedule = Schedule(settings.scheduler, steps, settings.warmup_steps(steps))
+    micro_batch = settings.micro_batch_size(distributed.world_size())
     if distributed.is_main():
         output_dir.mkdir(parents=True, exist_ok=True)
         log_to_file(output_dir / "run.log")
         save_settings(settings, output_dir / "settings.json")
-    checkpointing = ModelCheckpoint(settings.save_steps, save_total_limit=settings.save_total_limit)
     flops = flops_per_token(model.config, settings.max_seq_length, settings.masked_lm_prob)
-    bar = ProgressBar("pretraining", flops, matmul_peak(device, settings.precision))
+    peak = matmul_peak(device, settings.autocast)
     trainer = Trainer(
         model, build_optimizer(settings.optimizer, model, settings.rate, settings.weight_decay,
                                settings.adam_epsilon),
-        Schedule(settings.scheduler, settings.max_steps, settings.warmup_steps),
-        ShuffledPlan(dataset.epoch_size, settings.train_batch_size, settings.seed), dataset,
-        collate, TrainerConfig(
-            output_dir, settings.max_steps, settings.per_gpu_train_batch_size,
-            settings.max_grad_norm, settings.precision, settings.logging_steps,
-            settings.num_eval_steps, settings.seed, settings.num_workers),
-        device, [bar, TrainingMonitor(output_dir), LossSpike(), not_learning(settings),
-                 checkpointing],
+        schedule, ShuffledPlan(dataset.epoch_size, settings.train_batch_size, settings.seed),
+        dataset, collate, TrainerConfig(
+            output_dir, steps, micro_batch, settings.max_grad_norm, settings.autocast,
+            settings.logging_steps, settings.num_eval_steps, settings.seed, settings.num_workers),
+        device, [ProgressBar("pretraining", flops, peak), TrainingMonitor(output_dir), LossSpike(),
+                 not_learning(settings),
+                 ModelCheckpoint(settings.save_steps, save_total_limit=settings.save_total_limit)],
         evaluate, lambda folder: model.save_pretrained(folder, tokenizer),
         {"data": train.fingerprint, "max_seq_length": settings.max_seq_length,
          "learning_rate": settings.rate, "optimizer": settings.optimizer})
-    describe(settings, model, train, dataset)
     if resumed is not None:
-        trainer.resume(resumed)
+        try:
+            trainer.resume(resumed)
+        except ValueError as error:  # another seed, batch, schedule or data set
+            raise PretrainingError(f"--resume: {error}") from None
+    describe(settings, model, train, dataset, schedule)
+    lengths = [len(dataset[0, i]["input_ids"]) for i in range(min(PROBED, len(dataset)))]
+    trainer.probe(longest_batch(lengths, micro_batch))
     started, tokens_before = time.perf_counter(), trainer.state.tokens
     trainer.fit()
-    seconds = time.perf_counter() - started
+    speed = (trainer.state.tokens - tokens_before) / max(time.perf_counter() - started, 1e-9)
+    metrics = {}
     if distributed.is_main():
         model.save_pretrained(output_dir, tokenizer)
-        metrics = write_report(settings, trainer, train, seconds,
-                               trainer.state.tokens - tokens_before)
+        metrics = write_report(settings, trainer, train, speed,
+                               speed * flops / (peak * distributed.world_size()))
         logger.info("model: %s · report: %s", output_dir, output_dir / "training_report.md")
-    else:
-        metrics = {}
     distributed.barrier()
     return metrics
+
+
+def newest_checkpoint(output_dir: Path) -> Path | None:
+    """Where a run goes on from; None, with a message, where it has to begin."""
+    found = checkpoints(output_dir)
+    if not found:
+        logger.info("--resume: no checkpoint in %s yet, starting at step 0", output_dir)
+    return found[-1] if found else None
 
 
 def build_model(settings: PretrainingSettings, tokenizer: AlbertTokenizer,
@@ -233,13 +131,30 @@ def build_model(settings: PretrainingSettings, tokenizer: AlbertTokenizer,
             config = config.replace(vocab_size=len(tokenizer))
         torch.manual_seed(settings.seed)
         model = AlbertForPreTraining(config)
-    tokenizer.check_config(model.config.vocab_size, model.config.pad_token_id, source)
+    tokenizer.check_config(model.config.vocab_size, model.config.pad_token_id, str(source))
     if settings.max_seq_length > model.config.max_position_embeddings:
-        raise ValueError(f"--max_seq_length {settings.max_seq_length}, but {source} has positions "
-                         f"for {model.config.max_position_embeddings}")
+        raise PretrainingError(
+            f"--max_seq_length {settings.max_seq_length}, but {source} has positions for "
+            f"{model.config.max_position_embeddings}")
     model.sop_weight = settings.sop_weight
     model.set_activation_checkpointing(settings.activation_checkpointing)
     return model
+
+
+def held_out_evaluation(settings: PretrainingSettings, model: AlbertForPreTraining,
+                        tokenizer: AlbertTokenizer, masking: WordMasking, collate: Any,
+                        device: torch.device, split_exists: bool,
+                        ) -> Callable[[], dict[str, float]] | None:
+    """What the trainer calls to evaluate; None, with a warning, where nothing was held out."""
+    if not split_exists:
+        logger.warning("%s has no held-out split: no evaluation, only the training loss",
+                       settings.data_dir)
+        return None
+    corpus = Corpus(settings.data_dir, "heldout", tokenizer.fingerprint())
+    dataset = PretrainingDataset(corpus, tokenizer, settings.max_seq_length, seed=0,
+                                 sop=not settings.no_sop, masking=masking)
+    return partial(evaluate_pretraining, model, dataset, collate, device, settings.autocast,
+                   settings.eval_instances, settings.micro_batch_size(distributed.world_size()))
 
 
 @torch.inference_mode()
@@ -289,9 +204,9 @@ def evaluate_pretraining(model: AlbertForPreTraining, dataset: PretrainingDatase
 
 
 def not_learning(settings: PretrainingSettings) -> NotLearning:
-    chance = {"mlm_accuracy": (0.06, 0.02)}
+    chance = {"mlm_accuracy": ("mlm_baseline", 0.02)}
     if not settings.no_sop:
-        chance["sop_accuracy"] = (0.5, 0.02)
+        chance["sop_accuracy"] = ("sop_baseline", 0.02)
     return NotLearning(settings.not_learning_steps, chance,
                        "Check the learning rate and its warm-up, that the corpus has several "
                        "sentences a document, and the tokens of a few instances by eye")
@@ -314,34 +229,42 @@ def matmul_peak(device: torch.device, precision: str, size: int = 1024) -> float
 
 
 def describe(settings: PretrainingSettings, model: AlbertForPreTraining, train: Corpus,
-             dataset: PretrainingDataset) -> None:
-    steps = settings.max_steps
-    passes = steps * settings.train_batch_size / dataset.epoch_size(0)
+             dataset: PretrainingDataset, schedule: Schedule) -> None:
+    passes = schedule.total_steps * settings.train_batch_size / dataset.epoch_size(0)
     logger.info("%s tokens in %s documents · %s instances an epoch · %s parameters",
                 f"{train.total('tokens'):,}", f"{train.total('documents'):,}",
                 f"{dataset.epoch_size(0):,}", f"{model.num_parameters():,}")
     logger.info("%s steps of %s sequences (%.1f epochs) · peak rate %.3g after %d steps",
-                f"{steps:,}", f"{settings.train_batch_size:,}", passes, settings.rate,
-                settings.warmup_steps)
+                f"{schedule.total_steps:,}", f"{settings.train_batch_size:,}", passes,
+                settings.rate, schedule.warmup_steps)
 
 
-def write_report(settings: PretrainingSettings, trainer: Trainer, train: Corpus, seconds: float,
-                 tokens: int) -> dict[str, float]:
-    """`training_report.md` and `eval_results.json`; returns the last evaluation."""
-    from callback.trainingmonitor import read_metrics
+def write_report(settings: PretrainingSettings, trainer: Trainer, train: Corpus, speed: float,
+                 mfu: float) -> dict[str, float]:
+    """`training_report.md` and `eval_results.json`; returns the last evaluation.
+
+    speed: tokens a second of this start of the run, all processes, evaluation included.
+    """
     folder = Path(settings.output_dir)
-    lines = read_metrics(folder / "metrics.jsonl")
-    last = next((line for line in reversed(lines) if line["kind"] == "eval"), {})
+    evaluations = [line for line in read_metrics(folder / "metrics.jsonl")
+                   if line["kind"] == "eval"]
+    last = evaluations[-1] if evaluations else {}
     metrics = {k: v for k, v in last.items() if k not in ("step", "kind")}
-    rows = [f"| {name} | {value:.4f} |" for name, value in metrics.items()]
-    text = ["# Training report", "",
-            f"{trainer.state.step:,} steps · {trainer.state.samples:,} sequences · "
-            f"{trainer.state.tokens:,} tokens · {trainer.state.bad_steps} skipped steps",
-            f"{tokens / max(seconds, 1e-9):,.0f} tokens a second over {seconds / 60:.1f} minutes "
-            f"on {distributed.world_size()} × {trainer.device.type}, torch {torch.__version__}",
-            f"Data: {settings.data_dir}, fingerprint {train.fingerprint}, "
-            f"{train.total('tokens'):,} tokens, {train.total('documents'):,} documents", "",
-            "## Held out", "", "| | |", "|---|---:|", *rows, "",
+    state = trainer.state
+    facts = {
+        "steps": f"{state.step:,}, of these {state.bad_steps} skipped",
+        "sequences": f"{state.samples:,}", "tokens": f"{state.tokens:,}",
+        "speed": f"{speed:,.0f} tokens a second, evaluation included",
+        "MFU": f"{mfu:.0%} of the speed of a matrix product on this device",
+        "most memory": f"{peak_memory(trainer.device) / 2**30:.1f} GB",
+        "devices": f"{distributed.world_size()} × {trainer.device.type}",
+        "torch": torch.__version__,
+        "data": f"{settings.data_dir}, {train.total('tokens'):,} tokens, "
+                f"{train.total('documents'):,} documents, fingerprint {train.fingerprint}"}
+    text = ["# Training report", "", "| | |", "|---|---|",
+            *(f"| {name} | {value} |" for name, value in facts.items()), "",
+            "## Held out", "", "| | |", "|---|---:|",
+            *(f"| {name} | {value:.4f} |" for name, value in metrics.items()), "",
             "![curves](curves.png)", "", "## Settings", "", "```json",
             (folder / "settings.json").read_text(encoding="utf-8").strip(), "```", ""]
     (folder / "training_report.md").write_text("\n".join(text), encoding="utf-8")

@@ -5,18 +5,41 @@
     python run_pretraining.py … --resume                  after a stop, to the same result
 """
 
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
 from callback import distributed
-from pretraining import PretrainingSettings, pretrain
+from callback.trainer import TrainingStopped
+from model.configuration_albert import ConfigError
+from model.conversion import CheckpointError
+from model.modeling_utils import WeightsError
+from model.tokenization_albert import TokenizerError
+from pretraining import PretrainingError, pretrain
+from pretraining_settings import PretrainingSettings
+from processors.shards import ShardError
 from tools.arguments import parse
 from tools.logging import start_logging
 
+EXPECTED_ERRORS = (CheckpointError, ConfigError, FileNotFoundError, PretrainingError, ShardError,
+                   TokenizerError, TrainingStopped, WeightsError)
 
-def main() -> None:
-    settings = parse(PretrainingSettings, __doc__)
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0, or 1 after one message that says what is wrong."""
+    settings = parse(PretrainingSettings, __doc__, arguments)
     start_logging()
-    pretrain(settings)
-    distributed.shutdown()
+    try:
+        pretrain(settings)
+    except EXPECTED_ERRORS as error:
+        if distributed.is_main():
+            print(f"error: {error}", file=sys.stderr)
+        return 1
+    finally:
+        distributed.shutdown()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

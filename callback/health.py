@@ -43,19 +43,22 @@ class LossSpike(Callback):
 class NotLearning(Callback):
     """Warns once when evaluated numbers have not left chance after `steps` steps.
 
-    chance: name of a number -> what guessing gives and how far above it learning begins.
+    chance: name of a number -> what guessing gives (a number, or the name of one that is evaluated
+    with it) and how far above it learning begins.
     """
 
-    def __init__(self, steps: int, chance: Mapping[str, tuple[float, float]], advice: str) -> None:
+    def __init__(self, steps: int, chance: Mapping[str, tuple[float | str, float]],
+                 advice: str) -> None:
         self.steps, self.chance, self.advice = steps, chance, advice
         self.warned = False
 
     def on_evaluate(self, trainer: Trainer, metrics: Mapping[str, float]) -> None:
         if self.warned or trainer.state.step < self.steps:
             return
+        chance = {name: (metrics.get(guess, 0.0) if isinstance(guess, str) else guess, margin)
+                  for name, (guess, margin) in self.chance.items() if name in metrics}
         stuck = [f"{name} {metrics[name]:.3f} (guessing: {guess:.3f})"
-                 for name, (guess, margin) in self.chance.items()
-                 if name in metrics and metrics[name] < guess + margin]
+                 for name, (guess, margin) in chance.items() if metrics[name] < guess + margin]
         if stuck:
             self.warned = True
             logger.warning("not learning after %d steps: %s. %s", trainer.state.step,
