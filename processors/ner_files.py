@@ -1,35 +1,30 @@
 """Files of entities: CoNLL columns and CLUENER's JSON lines, read to sentences and written.
 
 Whatever a file's own scheme of tags, a sentence holds entities (type, first word, word after the
-last), so that one file may be IOB1 and the next BMES. `tags_of` writes them in the scheme that a
-model learns.
+last), so that one file may be IOB1 and the next BMES. `ner_tags.tags_of` writes them in the scheme
+that a model learns.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from metrics.ner import NO_TYPE, OUTSIDE, Span, continues, entities
+from metrics.ner import OUTSIDE, Span, continues, entities
+from processors.ner_tags import plain_tag
 from processors.readers import DataError, read_rows, read_text
 
 logger = logging.getLogger(__name__)
 
 CONLL, CLUENER = "conll", "cluener"
 FORMATS = (CONLL, CLUENER)
-MARKUPS = {"bio": "BI", "bios": "BIS", "bioes": "BIES"}  # scheme -> prefixes
 DOCUMENT = "-DOCSTART-"
 MAX_SKIPPED = 0.01  # of the sentences; above it the file is something else, not damaged
-
-# BMES, BMEWO and BILOU in the letters of BIOES.
-_LETTERS = {"B": "B", "I": "I", "E": "E", "S": "S", "M": "I", "W": "S", "U": "S", "L": "E"}
-_TAG = re.compile(f"({'|'.join(_LETTERS)})(?:[-_](.+))?")
 
 
 @dataclass(slots=True)
@@ -98,106 +93,83 @@ def load_entities(path: Path, name: str, file_format: str | None = None, labels:
     return EntitySplit(name, path, file_format, sentences, notes)
 
 
-# ---- tags --------------------------------------------------------------------------------------
-
-
-def plain_tag(tag: str) -> str | None:
-    """A tag of any scheme in the letters of BIOES, or None for what is no tag."""
-    if tag == OUTSIDE:
-        return tag
-    match = _TAG.fullmatch(tag)
-    if match is None:
-        return None
-    return _LETTERS[match[1]] + (f"-{match[2]}" if match[2] else "")
-
-
-def label_tag(prefix: str, kind: str) -> str:
-    return prefix if kind == NO_TYPE else f"{prefix}-{kind}"
-
-
-def tags_of(spans: Sequence[Span], length: int, markup: str) -> list[str]:
-    """Entities of `length` words as tags of a scheme of `MARKUPS`."""
-    letters, tags = MARKUPS[markup], [OUTSIDE] * length
-    for kind, start, stop in spans:
-        tags[start:stop] = [label_tag("I", kind)] * (stop - start)
-        if "E" in letters:
-            tags[stop - 1] = label_tag("E", kind)
-        single = stop - start == 1 and "S" in letters
-        tags[start] = label_tag("S" if single else "B", kind)
-    return tags
-
-
-def tags_of_types(types: Sequence[str], markup: str) -> tuple[str, ...]:
-    """All tags of a scheme, "O" first: the labels of a model."""
-    return (OUTSIDE, *(label_tag(letter, kind) for kind in types for letter in MARKUPS[markup]))
-
-
 # ---- CoNLL -------------------------------------------------------------------------------------
 
 
 def _read_conll(path: Path, need_tags: bool, notes: list[str],
                 ) -> tuple[list[Sentence], list[str]]:
     """A word a line, columns between tabs or spaces, its tag in the last; blank lines between."""
-    rows: list[tuple[int, list[str]]] = []  # line, columns; no columns: a sentence ends
-    comments = documents = width = 0
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        line = line.removesuffix("\r")
-        cells = line.split("\t") if "\t" in line else line.split(" ")
-        if "\t" not in line:
-            cells = [cell for cell in cells if cell]
-        if not line.strip("\ufeff").strip():
-            rows.append((number, []))
-        elif cells[0].startswith(DOCUMENT):
-            documents += 1
-            rows.append((number, []))
-        elif line.startswith("# ") and not (len(cells) == width and (
-                width == 1 or plain_tag(cells[-1].strip()))) and not (
-                width == 0 and len(cells) == 2 and plain_tag(cells[-1].strip())):
-            comments += 1  # "# id 12"; a line "# O" is a word and its tag
-        else:
-            width = width or len(cells)
-            rows.append((number, cells))
+    rows, width = _conll_rows(path, notes)
     has_tags = need_tags or width > 1
     sentences: list[Sentence] = []
     bad: list[str] = []
     words: list[str] = []
     tags: list[str] = []
-    begin, problem, odd = 0, "", 0
+    begin, problem, odd = 0, None, 0
     for number, cells in [*rows, (0, [])]:
-        if not cells:
-            if problem:
-                bad.append(problem)
-            elif words:
-                spans = entities(tags) if has_tags else None
-                odd += _begins_inside(tags)
-                sentences.append(Sentence(str(len(sentences) + len(bad)), words, spans,
-                                          f"{path}, line {begin}"))
-            words, tags, problem = [], [], ""
+        if cells:
+            begin = begin if words else number
+            words.append(cells[0])
+            tags.append((plain_tag(cells[-1]) if has_tags else None) or OUTSIDE)
+            found = _row_problem(cells, width, has_tags, need_tags)
+            if found and problem is None:
+                problem = f"{path}, line {number}: {found}"
             continue
-        begin = number if not words else begin
-        words.append(cells[0])
-        tag = plain_tag(cells[-1].strip()) if has_tags and len(cells) > 1 else None
-        tags.append(tag or OUTSIDE)
-        where = f"{path}, line {number}"
-        if len(cells) == 1 and has_tags:
-            problem = problem or (f"{where}: found {cells[0]!r} alone, expected a word and its tag "
-                                  "between tabs or spaces")
-        elif len(cells) != width:
-            problem = problem or (f"{where}: found {len(cells)} columns, expected {width} as on "
-                                  "the first line with a word")
-        elif has_tags and tag is None:
-            problem = problem or (f"{where}: found {cells[-1]!r} in the last column, expected a "
-                                  "tag such as O, B-PER or I-PER" + (
-                                      "" if need_tags else "; a file to predict that has no tags "
-                                      "has the word alone on each line"))
-    if comments:
-        notes.append(f"{path}: left out {comments} comment lines (\"# …\")")
-    if documents:
-        logger.info("%s: %d documents", path, documents)
+        if problem is not None:
+            bad.append(problem)
+        elif words:
+            odd += _begins_inside(tags)
+            sentences.append(Sentence(str(len(sentences) + len(bad)), words,
+                                      entities(tags) if has_tags else None,
+                                      f"{path}, line {begin}"))
+        words, tags, problem = [], [], None
     if odd:
         logger.info("%s: %d entities begin with I- or E- (IOB1, or a slip); read as the CoNLL "
                     "script reads them", path, odd)
     return sentences, bad
+
+
+def _conll_rows(path: Path, notes: list[str]) -> tuple[list[tuple[int, list[str]]], int]:
+    """(line, columns) of the words, without columns where a sentence ends; how many columns."""
+    rows: list[tuple[int, list[str]]] = []
+    comments = documents = width = 0
+    # Only "\n" ends a line: str.splitlines would also cut at characters that tweets contain.
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        line = line.rstrip("\r\t ")
+        cells = line.split("\t") if "\t" in line else [c for c in line.split(" ") if c]
+        if not line.replace("\ufeff", "").strip():  # WNUT17's dev file ends with a stray mark
+            rows.append((number, []))
+        elif cells[0].startswith(DOCUMENT):
+            documents += 1
+            rows.append((number, []))
+        elif line.startswith("# ") and not _is_word(cells, width):
+            comments += 1
+        else:
+            width = width or len(cells)
+            rows.append((number, cells))
+    if comments:
+        notes.append(f"{path}: left out {comments} comment lines (\"# …\")")
+    if documents:
+        logger.info("%s: %d documents", path, documents)
+    return rows, width
+
+
+def _is_word(cells: list[str], width: int) -> bool:
+    """Whether a line that begins with "# " is a word and its tag ("# O") and no comment."""
+    return len(cells) == (width or 2) and plain_tag(cells[-1]) is not None
+
+
+def _row_problem(cells: list[str], width: int, has_tags: bool, need_tags: bool) -> str | None:
+    if has_tags and len(cells) == 1:
+        return f"found {cells[0]!r} alone, expected a word and its tag between tabs or spaces"
+    if len(cells) != width:
+        return f"found {len(cells)} columns, expected {width} as on the first line with a word"
+    if has_tags and plain_tag(cells[-1]) is None:
+        hint = "" if need_tags else ("; a file to predict that has no tags has the word alone on "
+                                     "each line")
+        return (f"found {cells[-1]!r} in the last column, expected a tag such as O, B-PER or "
+                f"I-PER{hint}")
+    return None
 
 
 def _begins_inside(tags: Sequence[str]) -> int:
