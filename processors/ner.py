@@ -22,7 +22,7 @@ from metrics.ner import count_entities, score_entities, type_table
 from model.tokenization_albert import AlbertTokenizer
 from processors.base import Task
 from processors.classification import padded
-from processors.ner_files import CLUENER, CONLL, EntitySplit, write_cluener, write_conll
+from processors.ner_files import CLUENER, EntitySplit, write_cluener, write_conll
 from processors.ner_tags import markup_of_labels, tag_of_label, tags_of
 from processors.ner_windows import make_windows, seen_spans, spread_tags
 from processors.readers import DataError
@@ -63,7 +63,7 @@ class EntityData:
                         "that overlap, %d windows in all", split.path, made.windowed,
                         len(sentences), max_length, len(self.windows))
         if made.unseen:
-            logger.info("%s: of %d of %d words the tokenizer leaves nothing (control characters, "
+            logger.info("%s: the tokenizer leaves nothing of %d of %d words (control characters, "
                         "white space); they go with the words around them", split.path,
                         made.unseen, words)
         if made.cut:
@@ -165,13 +165,11 @@ def collate(features: Sequence[Mapping[str, Any]], pad_token_id: int) -> dict[st
 
 
 def entity_task(name: str, types: Sequence[str], train: Sequence[str], dev: Sequence[str],
-                test: Sequence[str], file_format: str | None = None,
-                submission: str = "predictions.conll") -> Task:
+                test: Sequence[str]) -> Task:
     """A row. Its labels are types of entities here; a front door makes tags of them."""
     return Task(name=name, columns={}, labels=tuple(types), metric="entities", train=tuple(train),
                 dev={name: tuple(dev)} if dev else {}, test={name: tuple(test)} if test else {},
-                head="token_classification", submission={name: submission},
-                file_format=file_format, infer_labels=not types)
+                head="token_classification", infer_labels=not types)
 
 
 TASKS: dict[str, Task] = {task.name: task for task in (
@@ -180,20 +178,18 @@ TASKS: dict[str, Task] = {task.name: task for task in (
                            "product"),
                 train=("wnut17train.conll", "train.conll", "train.txt"),
                 dev=("emerging.dev.conll", "dev.conll", "dev.txt"),
-                test=("emerging.test.annotated", "emerging.test.conll", "test.conll", "test.txt"),
-                file_format=CONLL),
+                test=("emerging.test.annotated", "emerging.test.conll", "test.conll", "test.txt")),
     # English news; in IOB1 as published, in IOB2 as often passed round.
     entity_task("conll2003", ("LOC", "MISC", "ORG", "PER"),
                 train=("eng.train", "train.txt", "train.conll"),
                 dev=("eng.testa", "valid.txt", "dev.txt", "testa.txt", "dev.conll"),
-                test=("eng.testb", "test.txt", "testb.txt", "test.conll"), file_format=CONLL),
+                test=("eng.testb", "test.txt", "testb.txt", "test.conll")),
     # Chinese news, ten fine types; the test file has no labels.
     entity_task("cluener", ("address", "book", "company", "game", "government", "movie", "name",
                             "organization", "position", "scene"),
-                train=("train.json",), dev=("dev.json",), test=("test.json",),
-                file_format=CLUENER, submission="cluener_predict.json"),
+                train=("train.json",), dev=("dev.json",), test=("test.json",)),
     # Chinese news; copies differ in the names of types, so these are what the training file has.
     entity_task("msra", (), train=("train.txt", "msra_train_bio.txt", "train.char.bmes"),
                 dev=("dev.txt", "msra_dev_bio.txt", "dev.char.bmes"),
-                test=("test.txt", "msra_test_bio.txt", "test.char.bmes"), file_format=CONLL),
+                test=("test.txt", "msra_test_bio.txt", "test.char.bmes")),
 )}

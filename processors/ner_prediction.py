@@ -16,9 +16,9 @@ from processors.ner import collate
 from processors.ner_tags import markup_of_labels, tag_of_label
 from processors.ner_windows import make_windows, spread_tags
 
-# What CoNLL files count as a word: a run of letters and digits, a single other mark; a Chinese
-# character by itself.
-_WORD = re.compile(f"[{CJK}]|(?:(?![{CJK}])\\w)+|[^\\w\\s]")
+# What CoNLL files count as a word: a run of letters and digits (with accents that stand alone), a
+# single other mark; a Chinese character by itself.
+_WORD = re.compile(f"[{CJK}]|(?:(?![{CJK}])[\\w\u0300-\u036f])+|[^\\w\\s]")
 SPLITS = {"words": _WORD, "characters": re.compile(r"\S")}
 
 
