@@ -421,7 +421,7 @@ class _Run:
             path = folder / PREDICTIONS / self.task.submission[name]
             if distributed.is_main():
                 data.write(outputs, path)
-            written.append(f"{len(data):,} predictions in {path}")
+            written.append(f"{len(data.split):,} predictions in {path}")
             if data.split.labelled:  # most test files keep their labels to themselves
                 rows.append((name, "test", data.score(outputs)))
                 results.setdefault("test", {})[name] = as_plain(rows[-1][2])
