@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def load_entities(path: Path, name: str, file_format: str | None = None, labels:
 def _read_conll(path: Path, need_tags: bool, notes: list[str],
                 ) -> tuple[list[Sentence], list[str]]:
     """A word a line, columns between tabs or spaces, its tag in the last; blank lines between."""
-    rows, width = _conll_rows(path, notes)
+    rows, width = _conll_rows(path, need_tags, notes)
     has_tags = need_tags or width > 1
     sentences: list[Sentence] = []
     bad: list[str] = []
@@ -129,7 +130,8 @@ def _read_conll(path: Path, need_tags: bool, notes: list[str],
     return sentences, bad
 
 
-def _conll_rows(path: Path, notes: list[str]) -> tuple[list[tuple[int, list[str]]], int]:
+def _conll_rows(path: Path, need_tags: bool, notes: list[str],
+                ) -> tuple[list[tuple[int, list[str]]], int]:
     """(line, columns) of the words, without columns where a sentence ends; how many columns."""
     rows: list[tuple[int, list[str]]] = []
     comments = documents = width = 0
@@ -145,7 +147,8 @@ def _conll_rows(path: Path, notes: list[str]) -> tuple[list[tuple[int, list[str]
         elif line.startswith("# ") and not _is_word(cells, width):
             comments += 1
         else:
-            width = width or len(cells)
+            if not width and (len(cells) > 1 or not need_tags):
+                width = len(cells)
             rows.append((number, cells))
     if comments:
         notes.append(f"{path}: left out {comments} comment lines (\"# …\")")
@@ -176,7 +179,7 @@ def _begins_inside(tags: Sequence[str]) -> int:
     """How many entities begin with another prefix than B and S."""
     pairs = [(tag[0], tag[2:]) for tag in (OUTSIDE, *tags)]
     return sum(tag[0] in "IE" and not continues(before, tag)
-               for before, tag in zip(pairs, pairs[1:], strict=False))
+               for before, tag in pairwise(pairs))
 
 
 # ---- CLUENER -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from metrics.ner import OUTSIDE, Span, continues, split_tag
 from model.tokenization_albert import AlbertTokenizer
@@ -100,21 +100,17 @@ def shares(counts: Sequence[int], runs: Sequence[tuple[int, int]]) -> list[tuple
     before = [0, *accumulate(counts)]
     own: list[tuple[int, int]] = []
     begin = 0
-    for (first, stop), following in zip(runs, [*runs[1:], None], strict=True):
-        if following is None:
-            own.append((begin, stop))
-            break
-        end = max(begin, following[0])
+    for (first, stop), (after, after_stop) in pairwise(runs):
+        end = max(begin, after)  # what stands before the next run is this one's in any case
         while end < stop:
-            left, right = before[end] - before[first], before[stop] - before[end + 1]
-            other_left = before[end] - before[following[0]]
-            other_right = before[following[1]] - before[end + 1]
-            if min(left, right) < min(other_left, other_right):
+            here = min(before[end] - before[first], before[stop] - before[end + 1])
+            there = min(before[end] - before[after], before[after_stop] - before[end + 1])
+            if here < there:
                 break
             end += 1
         own.append((begin, end))
         begin = end
-    return own
+    return [*own, (begin, len(counts))] if runs else []
 
 
 def seen_spans(spans: Sequence[Span], seen: Sequence[int]) -> list[Span]:
@@ -132,7 +128,7 @@ def spread_tags(tags: Sequence[str], seen: Sequence[int], length: int) -> list[s
     result = [OUTSIDE] * length
     for place, tag in zip(seen, tags, strict=True):
         result[place] = tag
-    for before, after in zip(seen, seen[1:], strict=False):
+    for before, after in pairwise(seen):
         if after > before + 1 and continues(split_tag(result[before]), split_tag(result[after])):
             inside = "I" + result[before][1:]
             result[before + 1:after] = [inside] * (after - before - 1)
