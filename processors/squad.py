@@ -53,19 +53,18 @@ class SpanSplit:
     passages: list[str]
     questions: list[Question]
     labelled: bool  # every question has an answer, or is marked as having none
-    training: bool = False
+    part: str = "dev"  # train, dev or test
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.questions)
 
 
-def load_squad(path: Path, name: str, training: bool = False, labels: str = "required",
-               unanswerable: bool = False) -> SpanSplit:
+def load_squad(path: Path, name: str, part: str = "dev", unanswerable: bool = False) -> SpanSplit:
     """Read a file.
 
-    labels: "required", or "optional" for a file to predict. unanswerable: whether questions may
-    have no answer, as in SQuAD 2.0.
+    part: "train", "dev", or "test" for a file to predict, whose questions need no answers.
+    unanswerable: whether questions may have no answer, as in SQuAD 2.0.
 
     A training file loses the questions whose answer does not stand where it should, which is
     counted and told; other files keep them all, since their gold texts are what scores compare.
@@ -90,14 +89,14 @@ def load_squad(path: Path, name: str, training: bool = False, labels: str = "req
             places.append(where)
     if not questions:
         raise DataError(f"{path}: no question in it, expected at least one")
-    split = SpanSplit(name, path, passages, questions, True, training)
-    _check_answers(split, places, labels, unanswerable)
-    if training:
+    split = SpanSplit(name, path, passages, questions, True, part)
+    _check_answers(split, places, unanswerable)
+    if part == "train":
         _drop_misplaced(split)
     return split
 
 
-def _check_answers(split: SpanSplit, places: list[str], labels: str, unanswerable: bool) -> None:
+def _check_answers(split: SpanSplit, places: list[str], unanswerable: bool) -> None:
     """Settle whether the split is labelled."""
     for question, place in zip(split.questions, places, strict=True):
         if question.is_impossible and not unanswerable:
@@ -106,10 +105,10 @@ def _check_answers(split: SpanSplit, places: list[str], labels: str, unanswerabl
     without = [place for question, place in zip(split.questions, places, strict=True)
                if not question.answers and not question.is_impossible]
     split.labelled = not without
-    if without and (labels == "required" or len(without) < len(places)):
+    if without and (split.part != "test" or len(without) < len(places)):
         raise DataError(f"{without[0]}: no answer, as {len(without)} of {len(places)} questions "
                         "have none; expected one for each, or is_impossible")
-    if labels == "optional" and split.labelled and not any(
+    if split.part == "test" and split.labelled and not any(
             answer.text in split.passages[question.passage]
             for question in split.questions for answer in question.answers
     ) and not any(question.is_impossible for question in split.questions):
