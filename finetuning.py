@@ -80,6 +80,7 @@ class Start:
     config: AlbertConfig
     source: WeightSource | None
     head_labels: int | None  # rows of the classifier that the checkpoint has, if it has one
+    proven: dict[str, Any] = field(default_factory=dict)  # what its weights say of the model
 
 
 Read = Callable[[AlbertConfig], tuple[Task, Splits]]
@@ -159,7 +160,8 @@ def open_start(settings: FinetuningSettings) -> Start:
         if source is not None:
             logger.warning("--from_scratch: the weights of %s are left aside", source)
         return Start(config, None, None)
-    return Start(config, source, infer_architecture(source).get("num_labels"))
+    proven = infer_architecture(source)
+    return Start(config, source, proven.get("num_labels"), proven)
 
 
 def _no_weights(path: str) -> str:
@@ -210,7 +212,12 @@ def settle_head(settings: FinetuningSettings, start: Start, task: Task,
     changes = {name: getattr(settings, name) for name in names
                if getattr(settings, name) is not None}
     if task.head not in ("classification", "token_classification"):
-        return changes, settings.new_head
+        changes |= task.head_config
+        there = start.proven.get("head") == task.head and all(
+            start.proven.get(name, value) == value for name, value in task.head_config.items())
+        if not there and not settings.do_train:
+            raise FinetuningError(_no_head(start, task))
+        return changes, settings.new_head or not there
     wanted = 1 if task.is_regression else len(task.labels)
     new_head = start.head_labels is None or settings.new_head
     there = start.config.id2label
@@ -227,13 +234,16 @@ def settle_head(settings: FinetuningSettings, start: Start, task: Task,
             logger.info("%s does not name its labels; taken in the order of the task: %s",
                         start.source, ", ".join(task.labels))
     elif not settings.do_train:
-        raise FinetuningError(
-            f"{start.source}: no head for {task.name} in it, so there is nothing to predict with; "
-            "fine-tune it first (--do_train), or give the --output_dir of such a run")
+        raise FinetuningError(_no_head(start, task))
     changes["num_labels"] = wanted
     changes["id2label"] = None if task.is_regression else list(task.labels)
     changes["problem_type"] = "regression" if task.is_regression else "classification"
     return changes, new_head
+
+
+def _no_head(start: Start, task: Task) -> str:
+    return (f"{start.source}: no head for {task.name} in it, so there is nothing to predict with; "
+            "fine-tune it first (--do_train), or give the --output_dir of such a run")
 
 
 def _max_length(settings: FinetuningSettings, config: AlbertConfig) -> int:

@@ -32,6 +32,7 @@ class Task:
     dev: Mapping[str, Files] = field(default_factory=dict)  # name of the result -> files
     test: Mapping[str, Files] = field(default_factory=dict)
     head: str = "classification"
+    head_config: Mapping[str, str | int] = field(default_factory=dict)  # config settings of it
     submission: Mapping[str, str] = field(default_factory=dict)  # name of the test -> file name
     submission_style: str = "table"  # of processors/submission.py
     label_range: tuple[float, float] | None = None  # predicted numbers are cut off here
