@@ -26,7 +26,8 @@ from finetuning_settings import RESULTS, TASK, FinetuningSettings
 from model.configuration_albert import AlbertConfig
 from model.tokenization_albert import AlbertTokenizer
 from processors.base import Task, find_file, find_splits
-from processors.spans import NullThreshold, SpanData, SpanOptions
+from processors.span_decoding import NullThreshold, SpanOptions
+from processors.spans import SpanData
 from processors.squad import TASKS, SpanSplit, load_squad
 from tools.arguments import flag, parse
 

@@ -1,19 +1,45 @@
-"""From scores of tokens to the best spans, in NumPy.
+"""From outputs of the model to the best spans, in NumPy.
 
-Letters: N windows, W tokens of the longest window, K candidates of a window, D longest answer.
+Letters: N windows, Q questions, B batch, T tokens of a batch, W tokens of the longest window, K
+candidates of a window, D longest answer, S starts of the v2 head's beam, E ends for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.lib.stride_tricks import sliding_window_view
+from torch import Tensor
 
 from processors.span_windows import Windows
 
 WINDOWS_AT_ONCE = 512  # keeps the (windows, K, D) arrays in the megabytes
+
+
+@dataclass
+class NullThreshold:
+    """Above which null odds a question counts as unanswerable; all splits of a run share one."""
+
+    value: float = 0.0
+    tune: bool = True  # each score of a dev split sets the value to the best one
+
+
+@dataclass
+class SpanOptions:
+    """How passages are cut and answers are chosen."""
+
+    doc_stride: int = 128  # tokens from the beginning of a window to that of the next
+    max_query_length: int = 64
+    n_best_size: int = 20
+    max_answer_length: int = 30
+    version_2: bool = False  # the v2 head, and questions without an answer
+    start_n_top: int = 5  # beam of the v2 head, as in its config
+    end_n_top: int = 5
+    threshold: NullThreshold = field(default_factory=NullThreshold)
 
 
 @dataclass
@@ -82,7 +108,8 @@ def beam_pairs(start_log_probs: np.ndarray, start_index: np.ndarray, end_log_pro
     rows = np.arange(number)[:, None]
     start = np.repeat(start_index, end_index.shape[2], axis=1)  # (N, S) -> (N, S E)
     end = end_index.reshape(number, -1)
-    score = (start_log_probs[:, :, None] + end_log_probs).reshape(number, -1)
+    with np.errstate(over="ignore"):  # hidden positions have about the lowest float32
+        score = (start_log_probs[:, :, None] + end_log_probs).reshape(number, -1)
     valid = starts[rows, start] & ends[rows, end] & (start <= end) & (
         end - start < max_answer_length)
     return Pairs(np.where(valid, score, -np.inf), start, end)
@@ -131,3 +158,81 @@ def merge_windows(pairs: Pairs, windows: Windows, passages: Sequence[str], n_bes
                 answer.probability = weight
         result.append(best)
     return result
+
+
+# ---- outputs of the model ------------------------------------------------------------------------
+
+
+@dataclass
+class Columns:
+    """What `pack` keeps of the v2 head, each (N, …)."""
+
+    null_odds: np.ndarray  # (N,)
+    start_log_probs: np.ndarray  # (N, S)
+    start_index: np.ndarray  # (N, S) int
+    end_log_probs: np.ndarray  # (N, S, E)
+    end_index: np.ndarray  # (N, S, E) int
+    start_logits: np.ndarray  # (N, W)
+
+
+def pack(output: Any, width: int, options: SpanOptions) -> np.ndarray:
+    """A model output -> float32 (B, 2, W) of v1, or (B, 1 + 2 S + 2 S E + W) of v2.
+
+    Where a batch has fewer tokens than W, or than the beam is wide, the rest is -inf.
+    """
+    if not options.version_2:
+        return np.stack([_widened(output.start_logits, width), _widened(output.end_logits, width)],
+                        axis=1)
+    s, e = options.start_n_top, options.end_n_top
+    batch, found = output.start_top_index.shape  # S, or as many as the batch has tokens
+    ends = []
+    for values in (output.end_top_log_probs, output.end_top_index):
+        values = _widened(values.reshape(batch * found, -1), e).reshape(batch, found, e)
+        values = np.pad(values, ((0, 0), (0, s - found), (0, 0)), constant_values=-np.inf)
+        ends.append(values.reshape(batch, s * e))
+    return np.concatenate([
+        _widened(output.cls_logits[:, None], 1), _widened(output.start_top_log_probs, s),
+        _widened(output.start_top_index, s), *ends, _widened(output.start_logits, width)], axis=1)
+
+
+def columns(outputs: np.ndarray, options: SpanOptions) -> Columns:
+    """(N, 1 + 2 S + 2 S E + W) of `pack` -> its parts; places that were filled up have index 0."""
+    s, e = options.start_n_top, options.end_n_top
+    edges = np.cumsum([1, s, s, s * e, s * e])
+    odds, start, start_at, end, end_at, logits = np.split(outputs, edges, axis=1)
+    start_index, end_index = (np.where(np.isfinite(at), at, 0).astype(np.int64)
+                              for at in (start_at, end_at))
+    return Columns(odds[:, 0], start, start_index, end.reshape(-1, s, e),
+                   end_index.reshape(-1, s, e), logits)
+
+
+def _widened(values: Tensor, width: int) -> np.ndarray:
+    """(B, T) -> float32 (B, width), -inf beyond T. (Positions are exact in float32.)"""
+    array = np.full((len(values), width), -np.inf, dtype=np.float32)
+    array[:, :values.shape[1]] = values.to(torch.float32).cpu().numpy()
+    return array
+
+
+def decode(outputs: np.ndarray, windows: Windows, passages: Sequence[str], options: SpanOptions,
+           n_best: int) -> list[list[Found]]:
+    """(N, …) of `pack` -> for each of Q questions its best spans, best first, of different text."""
+    starts, ends = windows.allowed(int(windows.lengths.max()))  # (N, W) bool twice
+    longest = options.max_answer_length
+    if options.version_2:
+        parts = columns(outputs, options)
+        pairs = beam_pairs(parts.start_log_probs, parts.start_index, parts.end_log_probs,
+                           parts.end_index, starts, ends, longest)
+    else:  # a text may stand at several places, so more spans are looked at than are wanted
+        pairs = best_pairs(outputs[:, 0], outputs[:, 1], starts, ends, longest,
+                           n_best if n_best == 1 else 2 * n_best)
+    return merge_windows(pairs, windows, passages, n_best)
+
+
+def null_odds(outputs: np.ndarray, windows: Windows, options: SpanOptions) -> np.ndarray:
+    """(N, …) of `pack` of the v2 head -> (Q,) log odds that there is no answer.
+
+    The lowest of a question's windows: it is answerable if one of them answers it.
+    """
+    odds = np.full(len(windows.passage_of), np.inf)
+    np.minimum.at(odds, windows.question, columns(outputs, options).null_odds)
+    return odds

@@ -4,7 +4,7 @@
 `processors/span_windows.py` cuts passages, `processors/span_decoding.py` finds the best spans.
 
 Letters: N windows, Q questions, B batch, T tokens of a batch, W tokens of the longest window of a
-split, S starts of the v2 head's beam, E ends for each.
+split.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,33 +25,11 @@ from model.tokenization_albert import AlbertTokenizer
 from processors.base import Task
 from processors.classification import padded
 from processors.readers import DataError
-from processors.span_decoding import Found, beam_pairs, best_pairs, merge_windows
+from processors.span_decoding import Found, SpanOptions, columns, decode, null_odds, pack
 from processors.span_windows import make_windows
 from processors.squad import SpanSplit
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class NullThreshold:
-    """Above which null odds a question counts as unanswerable; all splits of a run share one."""
-
-    value: float = 0.0
-    tune: bool = True  # each score of a dev split sets the value to the best one
-
-
-@dataclass
-class SpanOptions:
-    """How passages are cut and answers are chosen."""
-
-    doc_stride: int = 128  # tokens from the beginning of a window to that of the next
-    max_query_length: int = 64
-    n_best_size: int = 20
-    max_answer_length: int = 30
-    version_2: bool = False  # the v2 head, and questions without an answer
-    start_n_top: int = 5  # beam of the v2 head, as in its config
-    end_n_top: int = 5
-    threshold: NullThreshold = field(default_factory=NullThreshold)
 
 
 class SpanData:
@@ -94,7 +71,7 @@ class SpanData:
                                             answer.start + len(answer.text))
                      for answer in question.answers if answer.stands_in(passage)]
             span = next((span for span in spans if span is not None), None)
-            for row in rows:
+            for row in range(rows.start, rows.stop):
                 starts[row], ends[row] = (-1, -1) if span is None else (
                     self.windows.positions(row, *span))
             windowless += span is not None and not starts[rows].any()
@@ -141,7 +118,7 @@ class SpanData:
         return collate(features, self.pad_token_id)
 
     def keep(self, output: Any) -> np.ndarray:
-        """What evaluation remembers of a forward pass; `columns` says how it is read."""
+        """What evaluation remembers of a forward pass; `pack` says which."""
         return pack(output, int(self.lengths.max()), self.options)
 
     # ---- scores and predictions ----------------------------------------------------------------
@@ -186,24 +163,11 @@ class SpanData:
 
     def decode(self, outputs: np.ndarray, n_best: int) -> list[list[Found]]:
         """(N, …) of `keep` -> for each question its best spans, best first, of different text."""
-        width = int(self.lengths.max())
-        starts, ends = self.windows.allowed(width)  # (N, W) bool twice
-        longest = self.options.max_answer_length
-        if self.options.version_2:
-            parts = columns(outputs, self.options)
-            pairs = beam_pairs(parts.start_log_probs, parts.start_index, parts.end_log_probs,
-                               parts.end_index, starts, ends, longest)
-        else:
-            # Texts may repeat at several places, so twice as many spans are looked at.
-            pairs = best_pairs(outputs[:, 0], outputs[:, 1], starts, ends, longest,
-                               n_best if n_best == 1 else 2 * n_best)
-        return merge_windows(pairs, self.windows, self.split.passages, n_best)
+        return decode(outputs, self.windows, self.split.passages, self.options, n_best)
 
     def null_odds(self, outputs: np.ndarray) -> np.ndarray:
-        """(N, …) of `keep` -> (Q,) log odds that there is no answer, of the surest window."""
-        odds = np.full(len(self.split), np.inf)
-        np.minimum.at(odds, self.windows.question, columns(outputs, self.options).null_odds)
-        return odds
+        """(N, …) of `keep` of the v2 head -> (Q,) log odds that there is no answer."""
+        return null_odds(outputs, self.windows, self.options)
 
     def write(self, outputs: np.ndarray, path: Path) -> None:
         """Write `path` (id -> text) and beside it nbest_predictions.json and null_odds.json."""
@@ -251,54 +215,3 @@ def collate(features: Sequence[Mapping[str, Any]], pad_token_id: int) -> dict[st
         if name in features[0]:
             batch[name] = torch.tensor([f[name] for f in features], dtype=torch.int64)
     return batch
-
-
-@dataclass
-class Columns:
-    """What `pack` keeps of the v2 head, each (N, …)."""
-
-    null_odds: np.ndarray  # (N,)
-    start_log_probs: np.ndarray  # (N, S)
-    start_index: np.ndarray  # (N, S) int
-    end_log_probs: np.ndarray  # (N, S, E)
-    end_index: np.ndarray  # (N, S, E) int
-    start_logits: np.ndarray  # (N, W)
-
-
-def pack(output: Any, width: int, options: SpanOptions) -> np.ndarray:
-    """A model output -> float32 (B, 2, W) of v1, or (B, 1 + 2 S + 2 S E + W) of v2.
-
-    Where a batch has fewer tokens than W, or than the beam is wide, the rest is -inf.
-    """
-    if not options.version_2:
-        return np.stack([_widened(output.start_logits, width), _widened(output.end_logits, width)],
-                        axis=1)
-    s, e = options.start_n_top, options.end_n_top
-    found = output.start_top_index.shape[1]  # of a window with fewer tokens, fewer
-    ends = [x.unflatten(1, (found, -1)) for x in (output.end_top_log_probs, output.end_top_index)]
-    ends = [_widened(x.flatten(0, 1), e).reshape(len(x), found, e) for x in ends]  # (B, found, E)
-    missing = ((0, 0), (0, s - found), (0, 0))
-    end_log_probs, end_index = (np.pad(x, missing, constant_values=-np.inf) for x in ends)
-    size = len(end_index)
-    return np.concatenate([
-        output.cls_logits.float().cpu().numpy()[:, None],
-        _widened(output.start_top_log_probs, s), _widened(output.start_top_index, s),
-        end_log_probs.reshape(size, -1), end_index.reshape(size, -1),
-        _widened(output.start_logits, width)], axis=1)
-
-
-def columns(outputs: np.ndarray, options: SpanOptions) -> Columns:
-    """(N, 1 + 2 S + 2 S E + W) of `pack` -> its parts; places that are filled up have index 0."""
-    s, e = options.start_n_top, options.end_n_top
-    edges = np.cumsum([1, s, s, s * e, s * e])
-    odds, start, start_at, end, end_at, logits = np.split(outputs, edges, axis=1)
-    index = [np.where(np.isfinite(at), at, 0).astype(np.int64) for at in (start_at, end_at)]
-    return Columns(odds[:, 0], start, index[0], end.reshape(-1, s, e),
-                   index[1].reshape(-1, s, e), logits)
-
-
-def _widened(values: Tensor, width: int) -> np.ndarray:
-    """(B, T) -> (B, width), -inf beyond T."""
-    array = np.full((len(values), width), -np.inf, dtype=np.float32)
-    array[:, :values.shape[1]] = values.float().cpu().numpy()
-    return array
