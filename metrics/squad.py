@@ -144,18 +144,18 @@ ANSWER_METRICS: dict[str, AnswerMetric] = {
 
 
 def best_threshold(scores: np.ndarray, odds: np.ndarray, answerable: np.ndarray,
-                   answered: np.ndarray | None = None) -> tuple[float, float]:
+                   ) -> tuple[float, float]:
     """The best mean score that a threshold on null odds can give, and that threshold.
 
     scores: (N,) score of each prediction, were it given as the answer. odds: (N,) the higher, the
-    surer that there is none. answerable: (N,) whether there is. answered: (N,) whether the
-    prediction says something; without it, all do. A question counts as answered while its odds
-    are not above the threshold; not to answer an unanswerable one scores 1.
+    surer that there is none. answerable: (N,) whether there is. A question counts as answered
+    while its odds are not above the threshold; not to answer an unanswerable one scores 1.
 
-    This is `find_best_thresh` of SQuAD 2.0, with two cases made exact: equal odds are answered
-    together, and if it is best to answer nothing, the threshold lies below all odds.
+    This is `find_best_thresh` of SQuAD 2.0, made exact where its sum is not the score at its
+    threshold: equal odds are answered together, if it is best to answer nothing, the threshold
+    lies below all odds, and a prediction of "the" alone answers nothing.
     """
-    gain = np.where(answerable, scores, -1.0 if answered is None else -answered.astype(float))
+    gain = scores - ~answerable
     order = np.argsort(odds, kind="stable")
     sorted_odds = odds[order]
     total = np.concatenate([[0.0], np.cumsum(gain[order])])  # [k]: the k lowest are answered
@@ -222,10 +222,9 @@ def _score_v2(metric: AnswerMetric, predicted: Sequence[str], golds: Sequence[Se
         raise MetricError(f"{int((~np.isfinite(odds)).sum())} of {len(odds)} null odds are not "
                           "finite numbers: the model has diverged (lower the learning rate)")
     answerable = np.array([bool(gold) for gold in golds])
-    answered = np.array([bool(text) for text in predicted])
     raw = np.array([metric.score(*pair) for pair in zip(predicted, golds, strict=True)])  # (N, 2)
-    best_exact, exact_threshold = best_threshold(raw[:, 0], odds, answerable, answered)
-    best_f1, f1_threshold = best_threshold(raw[:, 1], odds, answerable, answered)
+    best_exact, exact_threshold = best_threshold(raw[:, 0], odds, answerable)
+    best_f1, f1_threshold = best_threshold(raw[:, 1], odds, answerable)
     threshold = f1_threshold if threshold is None else threshold
     # Not to answer is right where there is no answer.
     final = np.where((odds > threshold)[:, None], (~answerable)[:, None].astype(float), raw)
