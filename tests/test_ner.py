@@ -183,6 +183,7 @@ def test_the_table_has_a_line_for_each_type():
     ("B-a I-a E-a S-a O", "B-a I-a I-a B-a O"),  # BIOES
     ("B-a M-a E-a S-a O", "B-a I-a I-a B-a O"),  # BMES
     ("B-a M-a E-a W-a O", "B-a I-a I-a B-a O"),  # BMEWO
+    ("B-a W-a W-a O", "B-a B-a B-a O"),
     ("B-a I-a L-a U-a O", "B-a I-a I-a B-a O"),  # BILOU
     ("B_a I_a O", "B-a I-a O"),
     ("B M E S", "B I I B"),  # segmentation, without types
@@ -418,6 +419,7 @@ def test_every_word_of_a_long_sentence_has_one_window_and_no_window_is_too_long(
     assert plan([], 5) == shares([], []) == [] and plan([2, 2], 4) == [(0, 2)]
     assert plan([1] * 10, 4) == [(0, 4), (2, 6), (4, 8), (6, 10)]
     assert plan([1] * 9, 4)[-1] == (5, 9)  # filled up to the left
+    assert shares([1] * 7, [(0, 5), (2, 7)]) == [(0, 4), (4, 7)]  # of equals the earlier
 
 
 def test_a_long_sentence_is_windowed_and_told(tmp_path, tokenizer, caplog):
@@ -442,8 +444,12 @@ def test_a_word_longer_than_a_window_is_cut_and_counted(tmp_path, tokenizer, cap
     assert data.score(certain(data, data.gold)).value == 1
 
 
-def test_windows_keep_whole_words(tokenizer):
+def test_windows_keep_whole_words_and_all_of_them_predict_some(tokenizer):
     made = make_windows([["anna", "xyz", "in", "xyz", "york"]], tokenizer, 6)
+    # A word of 1, 3, 1, 2, 1, 1, 4 pieces each: the second of three windows has no word of its own.
+    sizes = [["in"], ["xyz"], ["in"], ["xy"], ["in"], ["in"], ["xyzy"]]
+    made.windows += make_windows([[word for [word] in sizes]], tokenizer, 10).windows
+    assert len(made.windows) == 5 and all(window.words for window in made.windows)
     for window in made.windows:
         for place in window.places:
             assert tokenizer.tokens[window.input_ids[place]] in ("anna", "x", "in", "york")
@@ -560,10 +566,11 @@ def test_entities_of_plain_text_have_characters_and_probabilities(tokenizer):
 
 
 def test_chinese_text_is_split_by_character(tokenizer):
-    model = Knows({"叶": "B-PER", "老": "I-PER", "桂": "I-PER", "北": "B-LOC", "京": "I-LOC"})
-    [found] = find_entities(model.eval(), tokenizer, ["叶老 桂在北京"])
+    model = Knows({"叶": "B-PER", "老": "I-PER", "桂": "I-PER", "北": "B-LOC", "京": "I-LOC",
+                   "x": "I-LOC"})
+    [found] = find_entities(model.eval(), tokenizer, ["叶老 桂在北京xy"])
     assert [(e["text"], e["type"], e["start"], e["end"]) for e in found] == [
-        ("叶老 桂", "PER", 0, 4), ("北京", "LOC", 5, 7)]
+        ("叶老 桂", "PER", 0, 4), ("北京x", "LOC", 5, 8)]
 
 
 def test_a_model_of_this_library_finds_entities(tokenizer):
