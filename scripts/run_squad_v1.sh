@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SQuAD 1.1: answers that are parts of an English Wikipedia passage.
 # Files: train-v1.1.json and dev-v1.1.json.
-# Settings are those of the ALBERT paper. A step has 48 windows: on a small card give
-# --per_gpu_train_batch_size 12 --gradient_accumulation_steps 4.
+# Settings of the ALBERT paper (arXiv 1909.11942). A step has 48 windows, on one card 24 at a time;
+# on a small one give --per_gpu_train_batch_size 6 --gradient_accumulation_steps 8.
 # Further flags are passed on and win:
 #   bash scripts/run_squad_v1.sh --seed 1
 # MODEL_DIR, DATA_DIR, OUTPUT_DIR and PYTHON say where things are, if not as below.
@@ -20,7 +20,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
   --max_query_length=64 \
   --max_answer_length=30 \
   --n_best_size=20 \
-  --per_gpu_train_batch_size=48 \
+  --per_gpu_train_batch_size=24 \
+  --gradient_accumulation_steps=2 \
   --per_gpu_eval_batch_size=64 \
   --learning_rate=5e-5 \
   --max_steps=3649 \
