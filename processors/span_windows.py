@@ -97,13 +97,14 @@ class Windows:
         return int(first + shift), int(last + shift)
 
     def characters_of(self, row: int, start: int, end: int, text: str) -> tuple[int, int]:
-        """Positions of a window -> characters of the passage `text`, white space left aside."""
+        """Positions of a window -> characters of the passage `text`, without a space at the end.
+
+        (A SentencePiece "▁" that stands alone ends where the next word begins.)
+        """
         shift = self.first[row] - self.prefix[self.question[row]]
         spans = self.spans[self.passage_of[self.question[row]]]
         begin, stop = int(spans[start + shift, 0]), int(spans[end + shift, 1])
-        piece = text[begin:stop]
-        begin += len(piece) - len(piece.lstrip())
-        return begin, max(begin, begin + len(piece.strip()))
+        return begin, begin + len(text[begin:stop].rstrip())
 
     def allowed(self, width: int) -> tuple[np.ndarray, np.ndarray]:
         """(N, width) bool twice: where an answer may start, and where it may end.

@@ -117,6 +117,8 @@ GOOD = {"context": "a b", "qas": [item("1", "who", ("b", 2))]}
      "answer 1: the text is ' ', expected words"),
     ({"data": [{"paragraphs": [{"context": "a", "qas": [item(1, "q", ("a", 0)), item(2, "q")]}]}]},
      "question 2: no answer, as 1 of 2 questions have none"),
+    ({"data": [{"paragraphs": [{"context": "a", "qas": [item(1, "q"), item(2, "q")]}]}]},
+     "question 1: no answer, as 2 of 2 questions have none"),
     ({"data": [{"paragraphs": [{"context": "a", "qas": [item(1, "q", is_impossible=True)]}]}]},
      "question 1: is_impossible, a question without an answer as in SQuAD 2.0; give "
      "--version_2_with_negative"),
@@ -169,6 +171,18 @@ def test_sentencepiece_answers_around_characters_that_become_several(tmp_path, p
     for i, text in enumerate(texts):
         begin, end = data.windows.characters_of(i, data.starts[i], data.ends[i], context)
         assert context[begin:end] == text
+
+
+def test_a_lone_space_piece_is_no_part_of_an_answer():
+    tokenizer = AlbertTokenizer.from_pretrained(ROOT / "dataset" / "tiny_en")
+    context = "we saw \u4e09 first"
+    windows = make_windows(["who"], [0], [context], tokenizer, 32, 16, 8)
+    spans = windows.spans[0].tolist()
+    lone = spans.index([7, 7])  # the "▁" before the Chinese character
+    at = lone + int(windows.prefix[0])
+    assert windows.characters_of(0, at - 1, at, context) == (3, 6)  # "saw"
+    assert windows.characters_of(0, at, at, context) == (7, 7)
+    assert windows.characters_of(0, at, at + 1, context) == (7, 8)
 
 
 ROUND_TRIPS = [  # file, vocabulary, answers, misplaced, answers that begin or end within a token
