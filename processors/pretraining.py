@@ -37,7 +37,8 @@ class WordMasking:
 
     Whole words, in n-grams of 1 to `ngram` words with p(n) proportional to 1/n, until
     `masked_lm_prob` of the tokens (at most `max_predictions`) are chosen: never more, never a
-    special token, never across the two segments. Of the chosen tokens 80% become [MASK], 10% an
+    special token, never across the two segments. (A text whose only words are longer than that has
+    none hidden.) Of the chosen tokens 80% become [MASK], 10% an
     ordinary token at random, 10% stay.
     """
 
@@ -93,7 +94,7 @@ class WordMasking:
     def corrupt(self, ids: np.ndarray, positions: list[int], rng: np.random.Generator) -> None:
         """Replace the chosen tokens in place."""
         fate = rng.random(len(positions))
-        where = np.asarray(positions)
+        where = np.asarray(positions, np.int64)  # none, where no word is as short as the budget
         ids[where[fate < 0.8]] = self.mask_id
         random = where[fate >= 0.9]
         ids[random] = self.ordinary_ids[rng.integers(len(self.ordinary_ids), size=len(random))]
@@ -249,7 +250,7 @@ def collate_pretraining(features: Sequence[Features], pad_token_id: int = 0, sop
     """
     rows = len(features)
     width = length or max(len(f["input_ids"]) for f in features)
-    masked = max(len(f["masked_lm_positions"]) for f in features)
+    masked = max(1, *(len(f["masked_lm_positions"]) for f in features))
     batch = {
         "input_ids": np.full((rows, width), pad_token_id, np.int64),
         "attention_mask": np.zeros((rows, width), np.int64),

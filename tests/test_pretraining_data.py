@@ -111,3 +111,16 @@ def test_a_pair_is_two_neighbouring_pieces_of_one_document(shards: Path) -> None
         places = [chunk.find(s.astype(text[number].dtype).tobytes()) // width for s in segments]
         assert min(places) >= 0
         assert places[0] + len(segments[0]) <= places[1]
+
+
+def test_words_longer_than_the_budget_are_left_alone(shards: Path) -> None:
+    tokenizer = AlbertTokenizer.from_pretrained(shards)
+    masking, rng = WordMasking(tokenizer, max_predictions=20), np.random.default_rng(0)
+    assert masking.choose([np.array([1, 9]), np.array([10, 18])], 2, rng) == []
+    ids = np.arange(20)
+    masking.corrupt(ids, [], rng)
+    assert (ids == np.arange(20)).all()
+    one = {"input_ids": ids, "token_type_ids": ids * 0, "masked_lm_positions": [],
+           "masked_lm_ids": ids[[]], "sentence_order_labels": -100}
+    for batch in (collate_pretraining([one]), collate_pretraining([one, one])):
+        assert batch["masked_lm_weights"].shape[1] == 1 and batch["masked_lm_weights"].sum() == 0
