@@ -144,18 +144,16 @@ def threshold_of(settings: SquadSettings) -> NullThreshold:
     """The flag's threshold; else one that dev scores will tune, from the model's own on."""
     if settings.null_score_diff_threshold is not None:
         return NullThreshold(settings.null_score_diff_threshold, tune=False)
-    if not settings.version_2 or settings.do_train or settings.model_name_or_path is None:
-        return NullThreshold()
-    path = Path(settings.model_name_or_path) / RESULTS
-    if path.is_file():
+    path = Path(settings.model_name_or_path or "") / RESULTS
+    if settings.version_2 and not settings.do_train and path.is_file():
         results = json.loads(path.read_text(encoding="utf-8"))
         for scores in results.get("dev", {}).values():
             if "threshold" in scores:
                 logger.info("null threshold %g, from %s", scores["threshold"], path)
                 return NullThreshold(scores["threshold"])
-    if not settings.do_eval:
-        logger.warning("the model comes without a null threshold, and there is no dev score to "
-                       "tune it: it is 0; --do_eval tunes it, --null_score_diff_threshold sets it")
+    if settings.version_2 and settings.do_predict and not settings.do_eval:
+        logger.warning("the null threshold is 0, as there is no dev score to tune it: --do_eval "
+                       "tunes it, --null_score_diff_threshold sets it")
     return NullThreshold()
 
 

@@ -182,7 +182,7 @@ def test_cmrc_has_its_own_files_metric_and_submission(model, tmp_path):
     assert results["test"]["cmrc2018"]["f1"] == again.value > 0.9
 
 
-def test_a_head_of_the_other_kind_starts_anew(model, tmp_path):
+def test_a_head_of_the_other_kind_starts_anew(model, tmp_path, capsys):
     train = squad_file(tmp_path / "train.json", 8, impossible=True)
     dev = squad_file(tmp_path / "dev.json", 3)
     plain = squad_file(tmp_path / "plain.json", 8)
@@ -190,8 +190,11 @@ def test_a_head_of_the_other_kind_starts_anew(model, tmp_path):
     run(*flags(model, first, "--train_file", str(plain), "--do_train", "--max_steps", "1"))
     assert AlbertConfig.from_pretrained(first).squad_head == "v1"
     run(*flags(first, second, "--version_2_with_negative", "--train_file", str(train),
-               "--predict_file", str(dev), "--do_train", "--do_eval", "--max_steps", "1"))
+               "--predict_file", str(dev), "--do_train", "--do_predict", "--max_steps", "1",
+               "--precision", "bf16"))
     assert AlbertConfig.from_pretrained(second).squad_head == "v2"
+    assert "the null threshold is 0, as there is no dev score" in capsys.readouterr().err
+    assert len(content(second / "predictions" / "null_odds.json")) == 3
 
 
 # ---- what is refused ---------------------------------------------------------------------------
