@@ -399,6 +399,25 @@ def test_answers_are_never_questions_or_special_tokens_and_are_parts_of_the_pass
             assert len(tokenizer.tokenize(f.text)) <= 3 and f.score < 50
 
 
+def test_a_text_that_stands_twice_counts_once_where_it_scores_best(tmp_path, tokenizer):
+    path = write(tmp_path / "x.json", ("b a b", [item("1", "who", ("b", 0))]))
+    data = data_of(path, tokenizer, max_answer_length=1)
+    outputs = np.zeros((1, 2, int(data.lengths.max())), np.float32)
+    outputs[0, 0, 3:6] = [1, 0, 2]  # [CLS] who [SEP] b a b
+    [found] = data.decode(outputs, 5)
+    assert [(f.text, f.start, f.score) for f in found] == [("b", 4, 2), ("a", 2, 0)]
+
+
+def test_a_span_without_text_is_no_answer(tmp_path):
+    tokenizer = AlbertTokenizer.from_pretrained(ROOT / "dataset" / "tiny_en")
+    path = write(tmp_path / "x.json", ("saw \u4e09", [item("1", "who", ("\u4e09", 4))]))
+    data = data_of(path, tokenizer, max_answer_length=1)
+    spans = data.windows.spans[0].tolist()
+    outputs = np.zeros((1, 2, int(data.lengths.max())), np.float32)
+    outputs[0, :, spans.index([4, 4]) + int(data.windows.prefix[0])] = 9  # a "\u2581" alone
+    assert all(f.text for f in data.decode(outputs, 20)[0])
+
+
 def test_an_empty_passage_has_no_answer(tmp_path, tokenizer):
     path = write(tmp_path / "x.json", (" \u200b", [{"id": "1", "question": "who"}]),
                  ("a", [{"id": "2", "question": "who"}]))
