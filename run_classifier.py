@@ -6,6 +6,11 @@
 
 Tasks are rows of processors/glue.py and processors/clue.py. A data set of your own is described by
 flags: --task_name custom --train_file my.tsv --text_a_column text --label_column label.
+
+Texts of your own go through a fine-tuned model line by line, from a file or a pipe:
+
+    python run_classifier.py --model_name_or_path outputs/sst-2 --predict_file texts.txt
+
 On several GPUs: torchrun --nproc_per_node N run_classifier.py …
 """
 
@@ -17,9 +22,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from finetuning import Splits, front_door
-from finetuning_settings import TASK, FinetuningError, FinetuningSettings
+from finetuning_settings import RUN, TASK, FinetuningError, FinetuningSettings
 from metrics.classification import METRICS
 from model.configuration_albert import AlbertConfig
+from prediction import PIPE, label_lines
 from processors.base import Task, custom_task, find_file, find_splits
 from processors.classification import ClassificationData
 from processors.loading import infer_labels, load_split
@@ -34,8 +40,9 @@ CUSTOM = "custom"
 class TaskFlags:
     """Which data to read, and how."""
 
-    task_name: str = flag(f"{', '.join(sorted(TASKS))}, or {CUSTOM} (flags below); capitals and "
-                          "hyphens do not matter", group=TASK)
+    task_name: str | None = flag(
+        f"{', '.join(sorted(TASKS))}, or {CUSTOM} (flags below); capitals and hyphens do not "
+        "matter", None, group=TASK)
     data_dir: Path | None = flag("folder of the task's files under their published names", None,
                                  group=TASK)
     train_file: Path | None = flag("training file, instead of the one in data_dir", None,
@@ -67,10 +74,29 @@ class TaskFlags:
 class ClassifierSettings(FinetuningSettings, TaskFlags):
     """All flags of this front door."""
 
+    output_dir: Path | None = flag("folder for the model, its scores and predictions", None,
+                                   group=RUN)
+    predict_file: str | None = flag(
+        "texts to label with a fine-tuned model, - for standard input: one a line, a pair with a "
+        "tab between, or JSON objects; it needs --model_name_or_path and nothing else", None,
+        group=RUN)
+    predict_output: Path | None = flag(
+        "where the labels go, one line for each line of predict_file: label, tab, probability "
+        "(default: standard output)", None, group=RUN)
+
     def problems(self) -> list[str]:
+        if self.predict_file is not None:
+            return self._prediction_problems()
         found = super().problems()
+        if self.predict_output is not None:
+            found.append("--predict_output is where the answers to --predict_file go, which is "
+                         "missing")
+        found += [f"--{name} is missing: {text}" for name, text in (
+            ("output_dir", "folder for the model, its scores and predictions"),
+            ("task_name", f"one of {', '.join(sorted(TASKS))}, or {CUSTOM}"))
+            if getattr(self, name) is None]
         if self.task_name is None:
-            return found  # told as a missing flag
+            return found
         files = {"train_file": self.do_train, "dev_file": self.do_eval,
                  "test_file": self.do_predict}
         missing = [name for name, needed in files.items()
@@ -101,6 +127,48 @@ class ClassifierSettings(FinetuningSettings, TaskFlags):
         if foreign:
             found.append(f"{', '.join(foreign)}: only for --task_name custom; the columns, labels "
                          f"and metric of {self.task_name} are known")
+        return found
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether no row of a table describes the task."""
+        return self.task_name is None or self.task_name.lower() == CUSTOM
+
+    @property
+    def own_columns(self) -> dict[str, tuple[str, ...]] | None:
+        """The columns of texts that the flags name."""
+        names = {"text_a": self.text_a_column, "text_b": self.text_b_column}
+        return {role: (name,) for role, name in names.items() if name} or None
+
+    def _prediction_problems(self) -> list[str]:
+        found = []
+        foreign = [f"--{name}" for name in ("do_train", "do_eval", "do_predict", "output_dir",
+                                            "data_dir", "train_file", "dev_file", "test_file")
+                   if getattr(self, name)]
+        if foreign:
+            found.append(f"--predict_file labels texts and does nothing else: leave out "
+                         f"{', '.join(foreign)}, or give --do_predict with a task's own test file")
+        if self.model_name_or_path is None:
+            found.append("--model_name_or_path is missing: the folder of a fine-tuned model")
+        if self.predict_file != PIPE:
+            path = Path(self.predict_file)
+            if not path.exists() or path.is_dir():
+                found.append(f"--predict_file {path}: " + (
+                    "found a folder, expected a file" if path.is_dir() else "no such file"))
+            elif self.predict_output is not None and self.predict_output.exists() and (
+                    self.predict_output.samefile(path)):
+                found.append(f"--predict_output {path} is --predict_file itself, which would be "
+                             "overwritten while it is read")
+        if self.per_gpu_eval_batch_size < 1:
+            found.append(f"--per_gpu_eval_batch_size {self.per_gpu_eval_batch_size}: expected at "
+                         "least 1")
+        if self.text_b_column and not self.text_a_column:
+            found.append("--text_a_column is missing: the key of the first text")
+        if not self.is_custom:
+            try:
+                get_task(self.task_name)
+            except DataError as error:
+                found.append(str(error))
         return found
 
 
@@ -162,6 +230,10 @@ def read(settings: ClassifierSettings, config: AlbertConfig) -> tuple[Task, Spli
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, or 1 after one message that says what is wrong."""
     settings = parse(ClassifierSettings, __doc__, arguments)
+    if settings.predict_file is not None:
+        task = None if settings.is_custom else get_task(settings.task_name)
+        return label_lines(settings, settings.predict_file, settings.predict_output,
+                           task.columns if task else settings.own_columns)
     return front_door(settings, lambda config: read(settings, config), ClassificationData)
 
 

@@ -7,6 +7,7 @@ that line i of the answers belongs to line i of the texts.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,16 +23,17 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 
 
 def read_lines(lines: Iterable[bytes], name: str, columns: Mapping[str, Sequence] | None = None,
-               pair: bool | None = None) -> Iterator[Text | None]:
+               ) -> Iterator[Text | None]:
     """Texts or pairs of the lines of a file; None for a blank line.
 
     lines: as a file in binary mode gives them. name: of the file, for errors. columns: role
-    (text_a, text_b) -> keys of JSON objects, the first of which that is there counts. pair: whether
-    each line has to be a pair; the first line decides where it is None.
+    (text_a, text_b) -> keys of JSON objects, the first of which that is there counts; they also
+    tell whether lines are pairs, which the first line decides where they are not given.
     Raises `DataError` that names file and line for bytes that are not UTF-8, broken JSON, keys that
     are missing, and a line of more or fewer texts than the first.
     """
     objects: bool | None = None  # the first line tells
+    pair = None if columns is None else "text_b" in columns
     for number, data in enumerate(lines, start=1):
         where = f"{name}, line {number}"
         line = _decoded(data, where, first=number == 1).rstrip("\r\n")
@@ -44,7 +46,7 @@ def read_lines(lines: Iterable[bytes], name: str, columns: Mapping[str, Sequence
         if pair is None:
             pair = len(texts) == 2
         if len(texts) != 1 + pair:
-            raise DataError(f"{where}: found {len(texts)} texts (they are parted by tabs), "
+            raise DataError(f"{where}: found {len(texts)} texts (tabs part them), "
                             f"expected {'2, a pair' if pair else '1'}"
                             + ("" if number == 1 or len(texts) > 2 else " as in the lines above"))
         yield (texts[0], texts[1]) if pair else texts[0]
@@ -60,7 +62,7 @@ def _decoded(data: bytes, where: str, first: bool) -> str:
 
 def _is_object(line: str) -> bool:
     """A first line that begins like an object is meant as one, though it may be broken."""
-    return line.lstrip().startswith('{"')
+    return re.match(r'\s*\{\s*"', line) is not None
 
 
 def _of_object(line: str, where: str, columns: Mapping[str, Sequence], pair: bool | None,
@@ -74,7 +76,7 @@ def _of_object(line: str, where: str, columns: Mapping[str, Sequence], pair: boo
         raise DataError(f"{where}: found a JSON {type(found).__name__}, expected an object")
     keys: dict[str, Any] = {key.strip().lower(): value for key, value in found.items()}
     texts = []
-    for role in ("text_a", "text_b") if pair is not False and "text_b" in columns else ("text_a",):
+    for role in ("text_a",) if pair is False else ("text_a", "text_b"):
         names = [name for name in columns[role] if isinstance(name, str)]
         there = next((keys[n.lower()] for n in names if keys.get(n.lower()) is not None), None)
         if there is None:
