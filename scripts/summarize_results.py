@@ -4,15 +4,18 @@
 
 Reads FOLDER/TASK/START/eval_results.json and metrics.jsonl, where START says what a run began from
 ("from_scratch", "pretrained"): each task is a row, each start a column beside the constant guess.
-Writes FOLDER/results.md (the same table) and FOLDER/results.png.
+Where the starts are called seed-1, seed-2, …, a row has mean, median, best and deviation instead.
+Writes FOLDER/results.md (the same table) and FOLDER/results.png (not for seeds).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
+import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +44,8 @@ def read_runs(folder: Path) -> list[Run]:
     """All runs below a folder, by task and start. Raises `FileNotFoundError` for none."""
     runs = []
     for path in sorted(folder.glob("*/*/eval_results.json")):
-        lines = path.with_name("metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        metrics = path.with_name("metrics.jsonl")  # a run that only predicts has none
+        lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else []
         runs.append(Run(path.parent.parent.name, path.parent.name,
                         json.loads(path.read_text(encoding="utf-8")), list(map(json.loads, lines))))
     if not runs:
@@ -81,10 +85,46 @@ def table(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     return rows
 
 
-def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Lines of a Markdown table whose columns line up; numbers stand to the right."""
+def are_seeds(runs: Sequence[Run]) -> bool:
+    return all(re.fullmatch(r"seed-\d+", run.start) for run in runs)
+
+
+def seed_table(runs: Sequence[Run]) -> list[tuple[str, ...]]:
+    """A header, then a row for each task, dev set and metric: what the seeds made of it.
+
+    Deviation is that of a sample (n - 1). Last comes the mean over the tasks of the value that
+    decides, where there are several tasks.
+    """
+    rows = [("task", "dev set", "metric", "examples", "seeds", "mean", "median", "best",
+             "deviation", GUESS)]
+    decisive = []  # of each task: its mean, median, best
+    for task in dict.fromkeys(run.task for run in runs):
+        own = [run.results["dev"] for run in runs if run.task == task and run.results.get("dev")]
+        of_sets = []
+        for name, first in own[0].items() if own else ():
+            for metric in first["baseline"]:
+                values = [dev[name][metric] for dev in own]
+                lower = metric == "mse"
+                numbers = (statistics.fmean(values), statistics.median(values),
+                           (min if lower else max)(values))
+                deviation = f"{statistics.stdev(values):.4f}" if len(values) > 1 else "–"
+                rows.append((task, name, spoken(metric), f"{first['examples']:,}",
+                             str(len(values)), *(f"{number:.4f}" for number in numbers), deviation,
+                             f"{first['baseline'][metric]:.4f}"))
+                if metric == first["main"]:
+                    of_sets.append(numbers)
+        if of_sets:
+            decisive.append([statistics.fmean(column) for column in zip(*of_sets, strict=True)])
+    if len(decisive) > 1:
+        means = [f"{statistics.fmean(column):.4f}" for column in zip(*decisive, strict=True)]
+        rows.append((f"mean of {len(decisive)} tasks", "", "", "", "", *means, "", ""))
+    return rows
+
+
+def aligned(rows: Sequence[tuple[str, ...]], left: Collection[int] = (0, 1, 3)) -> list[str]:
+    """Lines of a Markdown table whose columns line up; all but those of `left` to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    right = [column not in (0, 1, 3) for column in range(len(widths))]
+    right = [column not in left for column in range(len(widths))]
     lines = ["| " + " | ".join(cell.rjust(w) if r else cell.ljust(w)
                                for cell, w, r in zip(row, widths, right, strict=True)) + " |"
              for row in rows]
@@ -142,9 +182,11 @@ def main() -> int:
     except FileNotFoundError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    lines = aligned(table(runs))
+    seeds = are_seeds(runs)
+    lines = aligned(seed_table(runs), left=(0, 1, 2)) if seeds else aligned(table(runs))
     (args.folder / "results.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    draw(runs, args.folder / "results.png")
+    if not seeds:
+        draw(runs, args.folder / "results.png")
     print("\n".join(lines))
     return 0
 
