@@ -195,17 +195,20 @@ class Suite:
         if best is None:
             say(f"{row.task}: needs a {row.predicted_by} run, and there is none in {self.out}")
             return
-        if any((best / "predictions" / name).is_file() for name in row.submitted):
-            return  # its files lay beside those of the other task
+        folder = self.folder(row.task, seed_of(best))
+        if any((place / "predictions" / name).is_file() for name in row.submitted
+               for place in (best, folder)):
+            return  # its file lay beside those of the other task, or it is done
         if not (data / "diagnostic.tsv").is_file():
             say(f"{row.task}: no diagnostic.tsv in {data}; going on without")
             return
-        length = [flag for at, flag in enumerate(self.flags)
-                  if "max_seq_length" in flag or "max_seq_length" in "".join(self.flags[at - 1:at])]
+        given = "\0".join(self.flags).replace("--max_seq_length=", "--max_seq_length\0").split("\0")
+        length = [word for at, word in enumerate(given)
+                  if "--max_seq_length" in given[max(at - 1, 0):at + 1]]
         _program(["run_classifier.py", "--task_name", row.task, "--data_dir", str(data),
                   "--model_name_or_path", str(best), "--output_dir",
-                  str(self.folder(row.task, int(best.name.split("-")[1]))), "--do_predict",
-                  "--per_gpu_eval_batch_size", "64", *length], f"{row.task}")
+                  str(folder), "--do_predict", "--per_gpu_eval_batch_size", "64", *length],
+                 row.task)
 
     def best(self, task: str) -> Path | None:
         """The run of a task that is best on dev; the first of equals, None where there is none."""
@@ -228,7 +231,7 @@ class Suite:
             for name in row.submitted:
                 places = [] if best is None else [
                     best / "predictions" / name,
-                    self.folder(row.task, int(best.name.split("-")[1])) / "predictions" / name]
+                    self.folder(row.task, seed_of(best)) / "predictions" / name]
                 place = next((path for path in places if path.is_file()), None)
                 if place is None:
                     missing.append(name)
@@ -251,6 +254,10 @@ class Suite:
         lines = aligned(seed_table(runs), left=(0, 1, 2))
         (self.out / TABLE).write_text("\n".join(lines) + "\n", encoding="utf-8")
         print("\n".join(lines), flush=True)
+
+
+def seed_of(folder: Path) -> int:
+    return int(folder.name.removeprefix("seed-"))
 
 
 def _call(row: Row, model: Path, data: Path, out: Path, more: Sequence[str]) -> None:
