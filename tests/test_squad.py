@@ -547,7 +547,9 @@ def test_answers_of_the_v2_head_may_be_none(tokenizer):
     [none] = answer(model, tokenizer, ["who"], ["a b c"], null_threshold=-99.0)
     assert found["text"] and none["text"] == "" and found["null_odds"] == none["null_odds"]
     assert none["probability"] == pytest.approx(1 / (1 + np.exp(-none["null_odds"])))
-    assert found["probability"] <= 1 - none["probability"] + 1e-9
+    [sure] = answer(model, tokenizer, ["who"], ["a b c"], null_threshold=99.0, n_best_size=1)
+    assert sure["text"] == found["text"] and found["probability"] < sure["probability"]
+    assert sure["probability"] == pytest.approx(1 - none["probability"])
 
 
 def test_answers_need_a_context_each(tokenizer):
