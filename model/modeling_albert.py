@@ -311,12 +311,17 @@ class AlbertForMultipleChoice(_WithHead):
                 token_type_ids: Tensor | None = None, labels: Tensor | None = None,
                 loss_weights: Mapping[str, Tensor] | None = None, **wanted: bool,
                 ) -> AlbertOutput:
-        """(B, C, T) ids, mask and types -> logits (B, C). labels: (B,) the right choice."""
+        """(B, C, T) ids, mask and types -> logits (B, C). labels: (B,) the right choice.
+
+        A choice whose mask is all 0 is not there: it has no share in the softmax.
+        """
         flat = [x if x is None else x.flatten(0, 1)  # (B, C, T) -> (B * C, T)
                 for x in (input_ids, attention_mask, token_type_ids)]
         encoded = self.bert(*flat, **wanted)
         logits = self.classifier(self.dropout(encoded.pooled_output))  # (B * C, H) -> (B * C, 1)
         logits = logits.view(input_ids.shape[:2])  # (B, C)
+        if attention_mask is not None:
+            logits = hide(logits, attention_mask.sum(-1) == 0)
         losses = {}
         if labels is not None:
             losses["choice"] = mean_loss("choice", cross_entropy(logits, labels),
@@ -429,7 +434,7 @@ class AlbertForQuestionAnswering(_WithHead):
 
 
 def hide(logits: Tensor, p_mask: Tensor | None) -> Tensor:
-    """Scores with the positions that may not be an answer (p_mask 1) pushed out of reach."""
+    """Scores with the places that may not be an answer (p_mask 1) pushed out of reach."""
     if p_mask is None:
         return logits
     return logits.masked_fill(p_mask.bool(), torch.finfo(logits.dtype).min)

@@ -125,8 +125,9 @@ def _row(name: str, choices: int, reader: Reader, files: Mapping[str, Files], su
             submissions[f"{name}-{version}"] = f"{name}{version.replace('.', '')}_predict.json"
     return ChoiceTask(
         name=name, columns={}, labels=tuple(string.ascii_uppercase[:choices]), metric="accuracy",
-        head="multiple_choice", reader=reader, train=files["train"], dev={name: files["dev"]},
-        test=test, submission=submissions, submission_style=style, **row)
+        head="multiple_choice", head_config={"num_labels": 1}, reader=reader,
+        train=files["train"], dev={name: files["dev"]}, test=test, submission=submissions,
+        submission_style=style, **row)
 
 
 def _files(*patterns: str) -> dict[str, Files]:
