@@ -31,9 +31,10 @@ from model.tokenization_files import (
     read_settings,
 )
 from model.tokenization_sentencepiece import SentencePieceModel
-from model.tokenization_wordpiece import WordPieceModel
+from model.tokenization_wordpiece import CJK, WordPieceModel
 
 __all__ = [
+    "CJK",
     "AlbertTokenizer",
     "Encoding",
     "SentencePieceTokenizer",

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from metrics.ner import entities
-from model.tokenization_albert import AlbertTokenizer, SentencePieceTokenizer
-from model.tokenization_wordpiece import CJK
+from model.tokenization_albert import CJK, AlbertTokenizer, SentencePieceTokenizer
 from processors.ner import collate
 from processors.ner_tags import markup_of_labels, tag_of_label
 from processors.ner_windows import make_windows, spread_tags

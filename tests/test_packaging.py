@@ -52,7 +52,7 @@ def imports(path: Path) -> tuple[set[str], set[str]]:
 
     visit(tree, False)
     ours = {p.stem for p in ROOT.glob("*.py")} | {p.name for p in ROOT.iterdir() if p.is_dir()}
-    ours |= {p.stem for p in (ROOT / "tests").glob("*.py")}
+    ours |= {p.stem for p in path.parent.glob("*.py")}  # a script finds what lies beside it
     known = ours | set(sys.stdlib_module_names)
     return at_once - known, later - known
 
