@@ -8,9 +8,10 @@ command-line flags; `processors/loading.py` reads the files.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from processors.readers import DataError
 
@@ -43,6 +44,8 @@ class Task:
     file_format: str | None = None
     delimiter: str | None = None
     infer_labels: bool = False  # labels are what the training file has
+    # A JSON object and its place in the file -> the object whose keys `columns` names.
+    prepare: Callable[[Mapping[str, Any], str], Mapping[str, Any]] | None = None
 
     @property
     def is_regression(self) -> bool:

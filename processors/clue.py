@@ -7,7 +7,11 @@ as, with and without header. Submissions are CLUE's: a JSON object a line.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from processors.base import Task
+from processors.readers import DataError
 
 _PAIR = {
     "text_a": ("sentence1", "text_a", "question1", "query1", "premise", "premise_sentence", 0),
@@ -41,6 +45,32 @@ def _clue(name: str, columns: dict, labels: tuple[str, ...], **row: object) -> T
     return Task(name=name, columns=columns, labels=labels, **defaults | row)
 
 
+def mark_spans(item: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Winograd schemas: the text with its noun between _ _ and its pronoun between [ ].
+
+    The marks are those of CLUE's baseline. Raises `DataError` where a span is not at its index.
+    """
+    text, marked, end = item.get("text"), "", 0
+    target = item.get("target")
+    if not isinstance(text, str) or not isinstance(target, Mapping):
+        raise DataError(f"{where}: found the keys {', '.join(item)}, expected text and target, "
+                        "which has span1_text, span1_index, span2_text and span2_index")
+    spans = [(target.get(f"span{i}_index"), target.get(f"span{i}_text"), *marks)
+             for i, marks in ((1, "__"), (2, "[]"))]
+    for start, span, _, _ in spans:
+        if not isinstance(start, int) or not isinstance(span, str) or start < 0 or not span or (
+                not text.startswith(span, start)):
+            raise DataError(f"{where}: the span {span!r} at index {start!r}, expected where the "
+                            f"text has it: {text[:60]!r}")
+    for start, span, left, right in sorted(spans):
+        if start < end:
+            raise DataError(f"{where}: the spans {spans[0][1]!r} and {spans[1][1]!r} overlap at "
+                            f"index {start}, expected them apart")
+        marked += text[end:start] + left + span + right
+        end = start + len(span)
+    return {**item, "text": marked + text[end:]}
+
+
 TASKS: dict[str, Task] = {task.name: task for task in (
     # Pairs of questions: the same intent or not.
     _clue("lcqmc", _PAIR, _BINARY),
@@ -62,6 +92,13 @@ TASKS: dict[str, Task] = {task.name: task for task in (
     # An abstract, and whether all of the keywords are its own.
     _clue("csl", {"text_a": ("keyword",), "text_b": ("abst",), "label": ("label",),
                   "guid": ("id",)}, _BINARY),
+    # Winograd schemas: does a pronoun mean the noun that is marked.
+    _clue("cluewsc", {"text_a": ("text",), "label": ("label",), "guid": ("id", "idx")},
+          ("true", "false"), label_aliases={"True": "true", "False": "false"}, prepare=mark_spans,
+          test={"cluewsc": _files("test", "test1.1.json", "test1.0.json"),
+                "cluewsc-public": ("test_public.json",)},
+          submission={"cluewsc": "cluewsc11_predict.json",
+                      "cluewsc-public": "cluewsc_public.json"}),
     # One text and its category.
     _clue("tnews", _SINGLE, _TNEWS,
           test={"tnews": _files("test", "test1.1.json", "test1.0.json"),
@@ -71,4 +108,4 @@ TASKS: dict[str, Task] = {task.name: task for task in (
     _clue("eprstmt", _SINGLE, ("Negative", "Positive")),
 )}
 
-ALIASES = {"paws-x-zh": "paws-x", "xnli-zh": "xnli", "bq-corpus": "bq"}
+ALIASES = {"cluewsc2020": "cluewsc", "paws-x-zh": "paws-x", "xnli-zh": "xnli", "bq-corpus": "bq"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def load_split(task: Task, path: Path, name: str = "", labels: str = "required")
     cells than the header or first line, and an unknown label; each names file, line, what was
     found and what was expected.
     """
-    rows = read_rows(path, task.file_format, task.delimiter)
+    rows = _rows(task, path)
     table = _Table(task, rows)
     split = LoadedSplit(name or task.name, path, [], notes=table.notes)
     if "label" not in table.columns and labels == "required":
@@ -60,9 +61,17 @@ def load_split(task: Task, path: Path, name: str = "", labels: str = "required")
     return split
 
 
+def _rows(task: Task, path: Path) -> Rows:
+    rows = read_rows(path, task.file_format, task.delimiter)
+    if task.prepare is None or rows.objects is None:
+        return rows
+    return replace(rows, objects=[dict(task.prepare(item, rows.at(i)))
+                                  for i, item in enumerate(rows.objects)])
+
+
 def infer_labels(task: Task, path: Path) -> tuple[str, ...]:
     """The labels that occur in a file, numbers in the order of numbers, else by alphabet."""
-    rows = read_rows(path, task.file_format, task.delimiter)
+    rows = _rows(task, path)
     table = _Table(task, rows)
     if "label" not in table.columns:
         raise DataError(f"{path}: no label column, expected {_names(task.columns['label'])}, "
