@@ -28,9 +28,10 @@ from callback.earlystopping import EarlyStopping
 from callback.evaluator import predict
 from callback.health import LossSpike
 from callback.lr_scheduler import Schedule
+from callback.mixed_plan import MixedPlan
 from callback.modelcheckpoint import ModelCheckpoint
 from callback.optimization import build_optimizer
-from callback.plan import LengthGroupedPlan, longest_batch
+from callback.plan import LengthGroupedPlan, Plan, longest_batch
 from callback.progressbar import ProgressBar
 from callback.trainer import Trainer, TrainerConfig, TrainingStopped
 from callback.trainingmonitor import TrainingMonitor
@@ -48,10 +49,11 @@ from finetuning_settings import (
 from metrics.classification import MetricError, Scores
 from model.configuration_albert import PRESETS, AlbertConfig, ConfigError
 from model.conversion import CheckpointError, WeightSource, infer_architecture, open_checkpoint
-from model.modeling_albert import HEADS
 from model.modeling_utils import AlbertPreTrainedModel, WeightsError, config_beside
+from model.multitask import ALL_HEADS
 from model.tokenization_albert import AlbertTokenizer, TokenizerError
 from processors.base import LoadedSplit, Task
+from processors.multitask import HEAD, MixedData, MixedSplit
 from processors.readers import DataError
 from tools.logging import start_logging
 
@@ -60,6 +62,7 @@ logger = logging.getLogger(__name__)
 EXPECTED_ERRORS = (CheckpointError, ConfigError, DataError, FileNotFoundError, FinetuningError,
                    MetricError, TokenizerError, TrainingStopped, WeightsError)
 CHECKPOINTS = Path("prev_trained_model")
+MEAN = "mean"  # of several tasks, what decides
 WHERE_TO_GET = ("Download a checkpoint (English: github.com/google-research/albert, Chinese: "
                 "github.com/brightmart/albert_zh), unpack it there and give its folder")
 
@@ -68,7 +71,7 @@ WHERE_TO_GET = ("Download a checkpoint (English: github.com/google-research/albe
 class Splits:
     """What a front door has read: the training split, and dev and test splits by result name."""
 
-    train: LoadedSplit | None = None
+    train: LoadedSplit | MixedSplit | None = None
     dev: dict[str, LoadedSplit] = field(default_factory=dict)
     test: dict[str, LoadedSplit] = field(default_factory=dict)
 
@@ -235,6 +238,7 @@ def settle_head(settings: FinetuningSettings, start: Start, task: Task,
                         start.source, ", ".join(task.labels))
     elif not settings.do_train:
         raise FinetuningError(_no_head(start, task))
+    changes["tasks"] = None
     changes["num_labels"] = wanted
     changes["id2label"] = None if task.is_regression else list(task.labels)
     changes["problem_type"] = "regression" if task.is_regression else "classification"
@@ -273,7 +277,7 @@ class _Run:
     def model(self, path: Path | None = None, seed: int | None = None) -> AlbertPreTrainedModel:
         """The model to start from, or the one that was saved in `path`."""
         torch.manual_seed(self.settings.seed if seed is None else seed)
-        kind = HEADS[self.task.head]
+        kind = ALL_HEADS[self.task.head]
         if path is not None:
             model = kind.from_pretrained(path)
         elif self.start.source is None:
@@ -315,7 +319,7 @@ class _Run:
         settings, [data] = self.settings, self.data["train"].values()
         newest = checkpoints(settings.output_dir)[-1] if settings.resume else None
         model = self.model(newest, seed)
-        schedule, plan = self.schedule(), LengthGroupedPlan(data.lengths, settings.batch_size, seed)
+        schedule, plan = self.schedule(), self._plan(seed)
         steps = schedule.total_steps
         collapses: list[bool] = []  # of every evaluation
 
@@ -340,13 +344,15 @@ class _Run:
             save_model=lambda folder: model.save_pretrained(folder, self.tokenizer),
             fingerprint={"task": self.task.name, "examples": len(data),
                          "tokens": int(data.lengths.sum()),
-                         "tokenizer": self.tokenizer.fingerprint()})
+                         "tokenizer": self.tokenizer.fingerprint(),
+                         **({"sampling": data.sampling} if isinstance(data, MixedData) else {})})
         logger.info("%s: %s examples, %s parameters, %d steps of %d examples (%.3g epochs), "
                     "warm-up %d, seed %d", self.task.name, f"{len(data):,}",
                     f"{model.num_parameters():,}", steps, plan.batch_size,
                     steps * plan.batch_size / len(data), schedule.warmup_steps, seed)
         if settings.probe_longest:
-            trainer.probe(longest_batch(data.lengths, settings.per_gpu_train_batch_size))
+            count, mixed = settings.per_gpu_train_batch_size, isinstance(data, MixedData)
+            trainer.probe(data.longest(count) if mixed else longest_batch(data.lengths, count))
         if newest is not None:
             try:
                 trainer.resume(newest)
@@ -361,9 +367,7 @@ class _Run:
 
     def schedule(self) -> Schedule:
         """The learning rate of every step. Raises `FinetuningError` for too long a warm-up."""
-        settings, [data] = self.settings, self.data["train"].values()
-        steps = settings.max_steps if settings.max_steps > 0 else math.ceil(
-            math.ceil(len(data) / settings.batch_size) * settings.num_train_epochs)
+        settings, steps = self.settings, self._steps()
         warmup = int(steps * settings.warmup_proportion) if settings.warmup_steps is None else (
             settings.warmup_steps)
         if warmup > steps:
@@ -371,18 +375,40 @@ class _Run:
                                   "fewer")
         return Schedule(settings.scheduler, steps, warmup)
 
+    def _steps(self) -> int:
+        settings = self.settings
+        return settings.max_steps if settings.max_steps > 0 else math.ceil(
+            self._batches() * settings.num_train_epochs)
+
+    def _batches(self) -> int:
+        """Steps of an epoch."""
+        [data] = self.data["train"].values()
+        sizes = data.sizes if isinstance(data, MixedData) else [len(data)]
+        return sum(math.ceil(size / self.settings.batch_size) for size in sizes)
+
+    def _plan(self, seed: int) -> Plan:
+        """Which examples make up which step."""
+        size, [data] = self.settings.batch_size, self.data["train"].values()
+        if not isinstance(data, MixedData):
+            return LengthGroupedPlan(data.lengths, size, seed)
+        parts = [LengthGroupedPlan(part.lengths, size, seed + number)
+                 for number, part in enumerate(data.parts)]
+        return MixedPlan(parts, data.sizes, data.sampling, seed, self._steps() / self._batches())
+
     def _callbacks(self) -> tuple[list[Callback], ModelCheckpoint]:
         settings, dev = self.settings, self.data["dev"]
         metric, lower = None, False
         callbacks: list[Callback] = [ProgressBar(), TrainingMonitor(settings.output_dir),
                                      LossSpike()]
-        if dev:  # of several dev sets the first decides
+        if dev:  # of several dev sets the first decides, of several tasks their mean
             name, first = next(iter(dev.items()))
             metric, lower = self._key(name, first.main), not first.higher_is_better
+            if self.task.head == HEAD:
+                metric, lower = MEAN, False
             if settings.early_stopping:
                 callbacks.append(EarlyStopping(metric, settings.early_stopping, lower))
         best = ModelCheckpoint(settings.save_steps, metric, lower,
-                               settings.save_total_limit or None)
+                               settings.kept_checkpoints)
         return [*callbacks, best], best
 
     def _publish(self, model: AlbertPreTrainedModel, best: Path | None) -> None:
@@ -405,7 +431,16 @@ class _Run:
             scores[name] = data.score(outputs)
             flat = scores[name].values | {"loss": data.loss(outputs)}
             values |= {self._key(name, key): value for key, value in flat.items()}
+        if self.task.head == HEAD and scores:
+            values[MEAN] = self._mean(part, scores)
         return scores, values
+
+    def _mean(self, part: str, scores: dict[str, Scores]) -> float:
+        """Over the tasks, the value that decides in each; of a task's two dev sets their mean."""
+        of_task: dict[str, list[float]] = {}
+        for name, own in scores.items():
+            of_task.setdefault(self.data[part][name].task.name, []).append(own.value)
+        return float(np.mean([np.mean(values) for values in of_task.values()]))
 
     def _key(self, name: str, value: str) -> str:
         return value if len(self.data["dev"]) == 1 else f"{name}/{value}"
@@ -422,8 +457,9 @@ class _Run:
         model = model or self.model(folder)
         rows: list[tuple[str, str, Scores]] = []
         if self.data["dev"]:
-            scores, _ = self.score(model, "dev")
+            scores, values = self.score(model, "dev")
             rows += [(name, "dev", s) for name, s in scores.items()]
+            results |= {MEAN: values[MEAN]} if MEAN in values else {}
             results["dev"] = {name: as_plain(s) for name, s in scores.items()}
         written = []
         for name, data in self.data["test"].items():

@@ -128,8 +128,9 @@ class FinetuningSettings:
     eval_steps: int = flag("steps between two evaluations; 0: after every epoch", 0, group=OUTPUT)
     save_steps: int = flag("steps between two checkpoints, beside the best one; 0: none", 1000,
                            group=OUTPUT)
-    save_total_limit: int = flag("newest checkpoints to keep, beside the best one; 0: all", 0,
-                                 group=OUTPUT)
+    save_total_limit: int | None = flag(
+        "newest checkpoints to keep, beside the best one; 0: all (default: 1, and all with "
+        "--eval_all_checkpoints)", None, group=OUTPUT)
 
     model_type: str = flag("albert", "albert", group=OLD)
     fp16: bool = flag("the same as --precision fp16", False, group=OLD)
@@ -193,6 +194,13 @@ class FinetuningSettings:
     def autocast(self) -> str:
         """The precision, whichever flag gave it."""
         return "fp16" if self.fp16 else self.precision
+
+    @property
+    def kept_checkpoints(self) -> int | None:
+        """How many of the newest checkpoints stay, beside the best one; None: all."""
+        if self.save_total_limit is None:
+            return None if self.eval_all_checkpoints else 1
+        return self.save_total_limit or None
 
     @property
     def batch_size(self) -> int:

@@ -26,16 +26,16 @@ PIPE = "-"
 
 
 def label_lines(settings: FinetuningSettings, source: str, target: Path | None = None,
-                columns: Mapping[str, Sequence] | None = None) -> int:
+                columns: Mapping[str, Sequence] | None = None, task: str | None = None) -> int:
     """One line of answers for every line of `source` (- is standard input), in their order.
 
     settings: model, tokenizer, device, precision and sizes are read from it. target: a file
-    instead of standard output. columns: see `read_lines`.
+    instead of standard output. columns: see `read_lines`. task: for a model of several.
     Returns 0, or 1 after one message; what stands before a broken line is answered first.
     """
     start_logging()
     try:
-        predictor = _open(settings, source)
+        predictor = _open(settings, source, task)
         with ExitStack() as files:
             if source == PIPE:
                 lines, name = sys.stdin.buffer, "standard input"
@@ -56,13 +56,13 @@ def label_lines(settings: FinetuningSettings, source: str, target: Path | None =
     return 0
 
 
-def _open(settings: FinetuningSettings, source: str) -> Predictor:
+def _open(settings: FinetuningSettings, source: str, task: str | None) -> Predictor:
     """The predictor of the flags. A person at a keyboard is answered after every line."""
     typed = source == PIPE and sys.stdin.isatty()
     return Predictor.from_pretrained(
         settings.model_name_or_path, "cpu" if settings.no_cuda else None,
         1 if typed else settings.per_gpu_eval_batch_size, settings.max_seq_length,
-        settings.autocast, load_tokenizer(settings, open_start(settings)))
+        settings.autocast, load_tokenizer(settings, open_start(settings)), task)
 
 
 def answer(predictor: Predictor, texts: Iterator[Text | None], out: TextIO) -> None:

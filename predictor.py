@@ -22,6 +22,7 @@ from callback.trainer import PRECISIONS
 from model.conversion import infer_architecture, open_checkpoint
 from model.modeling_albert import AlbertForSequenceClassification
 from model.modeling_utils import WeightsError
+from model.multitask import AlbertForMultiTask
 from model.tokenization_albert import AlbertTokenizer
 from processors.classification import padded
 
@@ -70,23 +71,32 @@ class Predictor:
     def from_pretrained(cls, directory: str | Path, device: str | torch.device | None = None,
                         batch_size: int = 32, max_length: int | None = None,
                         precision: str = "fp32", tokenizer: AlbertTokenizer | None = None,
-                        ) -> Predictor:
+                        task: str | None = None) -> Predictor:
         """Open the folder of a fine-tuned model: ours, the predecessor's or Hugging Face's.
 
         device: the first card where there is one, else the CPU, unless given. tokenizer: that of
-        the folder unless given.
+        the folder unless given. task: which head to use, of a model of several tasks; others have
+        one head, whatever it is called.
         Raises FileNotFoundError (no weights there), `WeightsError` (a model without a head, or
         with that of another kind of task), and what opening config and tokenizer raises.
         """
         source = open_checkpoint(directory)
         proven = infer_architecture(source)
         tokenizer = tokenizer or AlbertTokenizer.from_pretrained(source.directories[0])
-        if "num_labels" not in proven:
+        if proven["head"] == "multitask":
+            several = AlbertForMultiTask.from_pretrained(source)
+            if task not in several.config.tasks:
+                raise WeightsError(f"{directory}: a model of the tasks "
+                                   f"{', '.join(several.config.tasks)}; say which (--task_name), "
+                                   f"found {task}")
+            model = several.single(task)
+        elif "num_labels" not in proven:
             raise WeightsError(
                 f"{directory}: no classifier in it (found a head of the kind {proven['head']}), "
                 "so there is nothing to predict with; fine-tune it first with run_classifier.py "
                 "--do_train, and give the --output_dir of that run")
-        model = AlbertForSequenceClassification.from_pretrained(source)
+        else:
+            model = AlbertForSequenceClassification.from_pretrained(source)
         config = model.config
         tokenizer.check_config(config.vocab_size, config.pad_token_id, str(source))
         labels = config.id2label

@@ -11,6 +11,8 @@ Texts of your own go through a fine-tuned model line by line, from a file or a p
 
     python run_classifier.py --model_name_or_path outputs/sst-2 --predict_file texts.txt
 
+Several tasks share one encoder: --task_name sst-2,cola,rte --data_dir dataset/glue
+
 On several GPUs: torchrun --nproc_per_node N run_classifier.py …
 """
 
@@ -21,19 +23,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from callback.mixed_plan import SAMPLINGS
 from finetuning import Splits, front_door
 from finetuning_settings import RUN, TASK, FinetuningError, FinetuningSettings
 from metrics.classification import METRICS
 from model.configuration_albert import AlbertConfig
 from prediction import PIPE, label_lines
 from processors.base import Task, custom_task, find_file, find_splits
-from processors.classification import ClassificationData
 from processors.loading import infer_labels, load_split
+from processors.multitask import MixedSplit, TaskSplit, combined, make_data, task_folders
 from processors.readers import FORMATS, DataError
 from processors.tasks import TASKS, get_task
 from tools.arguments import flag, parse
 
 CUSTOM = "custom"
+CUSTOM_FLAGS = ("text_a_column", "text_b_column", "label_column", "guid_column", "labels",
+                "regression", "metric", "file_format", "delimiter")
 
 
 @dataclass
@@ -42,9 +47,13 @@ class TaskFlags:
 
     task_name: str | None = flag(
         f"{', '.join(sorted(TASKS))}, or {CUSTOM} (flags below); capitals and hyphens do not "
-        "matter", None, group=TASK)
-    data_dir: Path | None = flag("folder of the task's files under their published names", None,
-                                 group=TASK)
+        "matter; several with commas between share one model", None, group=TASK)
+    task_sampling: str = flag(
+        "several tasks: the share of each among the steps; by size, alike, or from the first to "
+        "nearly the second", "proportional", choices=SAMPLINGS, group=TASK)
+    data_dir: Path | None = flag(
+        "folder of the task's files under their published names; of several tasks the folder that "
+        "holds theirs, or theirs with commas between", None, group=TASK)
     train_file: Path | None = flag("training file, instead of the one in data_dir", None,
                                    group=TASK)
     dev_file: Path | None = flag("dev file, instead of those in data_dir", None, group=TASK)
@@ -101,6 +110,8 @@ class ClassifierSettings(FinetuningSettings, TaskFlags):
                  "test_file": self.do_predict}
         missing = [name for name, needed in files.items()
                    if needed and getattr(self, name) is None]
+        if self.several:
+            return found + self._problems_of_several()
         if self.task_name.lower() == CUSTOM:
             found += [f"--{name} is missing: --task_name custom has no files of its own"
                       for name in missing]
@@ -121,13 +132,32 @@ class ClassifierSettings(FinetuningSettings, TaskFlags):
             found.append(str(error))
         if missing and self.data_dir is None:
             found.append("--data_dir is missing: the folder of the task's files")
-        foreign = [f"--{name}" for name in ("text_a_column", "text_b_column", "label_column",
-                                            "guid_column", "labels", "regression", "metric",
-                                            "file_format", "delimiter") if getattr(self, name)]
-        if foreign:
-            found.append(f"{', '.join(foreign)}: only for --task_name custom; the columns, labels "
-                         f"and metric of {self.task_name} are known")
-        return found
+        return found + self._foreign(CUSTOM_FLAGS)
+
+    @property
+    def several(self) -> list[str]:
+        """The names of several tasks; empty for one."""
+        names = [name.strip() for name in (self.task_name or "").split(",")]
+        return names if len(names) > 1 else []
+
+    def _problems_of_several(self) -> list[str]:
+        found, known = [], []
+        for name in self.several:
+            try:
+                known.append(get_task(name).name)
+            except DataError as error:
+                found.append(str(error))
+        twice = sorted({name for name in known if known.count(name) > 1})
+        if twice:
+            found.append(f"--task_name {self.task_name}: {', '.join(twice)} stands there twice")
+        if self.data_dir is None:
+            found.append("--data_dir is missing: the folder that holds those of the tasks")
+        return found + self._foreign((*CUSTOM_FLAGS, "train_file", "dev_file", "test_file"))
+
+    def _foreign(self, names: Sequence[str]) -> list[str]:
+        given = [f"--{name}" for name in names if getattr(self, name)]
+        return given and [f"{', '.join(given)}: only for --task_name custom; the files, columns, "
+                          f"labels and metric of {self.task_name} are known"]
 
     @property
     def is_custom(self) -> bool:
@@ -227,14 +257,53 @@ def read(settings: ClassifierSettings, config: AlbertConfig) -> tuple[Task, Spli
     return task, splits
 
 
+def read_any(settings: ClassifierSettings, config: AlbertConfig) -> tuple[Task, Splits]:
+    """One task or several; a model of several is asked for one of them, too."""
+    names = settings.several
+    if config.tasks is not None and not settings.do_train and not settings.is_custom:
+        names = names or [settings.task_name]
+    return read_several(settings, names, config) if names else read(settings, config)
+
+
+def read_several(settings: ClassifierSettings, names: Sequence[str], config: AlbertConfig,
+                 ) -> tuple[Task, Splits]:
+    """The tasks as one, and their splits. Raises `FinetuningError` where a model has others."""
+    tasks = [get_task(name) for name in names]
+    labels = {task.name: None if task.labels is None else list(task.labels) for task in tasks}
+    heads = labels
+    if config.tasks is not None and not settings.new_head:
+        heads = config.tasks
+        fits = list(heads.items()) == list(labels.items()) if settings.do_train else all(
+            name in heads and heads[name] == own for name, own in labels.items())
+        if not fits:
+            raise FinetuningError(
+                f"{settings.model_name_or_path}: it has heads for {', '.join(heads)} with the "
+                f"labels {list(heads.values())}; found the tasks {', '.join(labels)} with "
+                f"{list(labels.values())}. Give the tasks that it has"
+                + (", in this order, or --new_head to start the heads anew"
+                   if settings.do_train else ""))
+    folders = task_folders(tasks, settings.data_dir or Path())
+    parts, splits = [], Splits()
+    for task in tasks:
+        alone = replace(settings, task_name=task.name, data_dir=folders[task.name])
+        _, own = read(alone, replace(config, tasks=None))
+        if own.train is not None:
+            parts.append(TaskSplit.of(task, own.train))
+        splits.dev |= {name: TaskSplit.of(task, split) for name, split in own.dev.items()}
+        splits.test |= {name: TaskSplit.of(task, split) for name, split in own.test.items()}
+    if parts:
+        splits.train = MixedSplit(parts, settings.task_sampling)
+    return combined(tasks, heads), splits
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, or 1 after one message that says what is wrong."""
     settings = parse(ClassifierSettings, __doc__, arguments)
     if settings.predict_file is not None:
         task = None if settings.is_custom else get_task(settings.task_name)
         return label_lines(settings, settings.predict_file, settings.predict_output,
-                           task.columns if task else settings.own_columns)
-    return front_door(settings, lambda config: read(settings, config), ClassificationData)
+                           task.columns if task else settings.own_columns, task and task.name)
+    return front_door(settings, lambda config: read_any(settings, config), make_data)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ class AlbertConfig:
     num_labels: int = 2
     id2label: list[str] | None = None  # label names in the order of their ids
     problem_type: str | None = None  # None: regression where num_labels is 1
+    tasks: dict[str, list[str] | None] | None = None  # several heads: label names, None: a number
     squad_head: str = "v1"
     start_n_top: int = 5  # beam of the SQuAD v2 head: starts, and ends for each start
     end_n_top: int = 5

@@ -248,6 +248,8 @@ def _head(shapes: Mapping[str, tuple[int, ...]]) -> str:
     """The task of a checkpoint; a fine-tuned head wins over those of pretraining."""
     if "start_logits.dense.weight" in shapes or "qa_outputs.weight" in shapes:
         return "question_answering"
+    if "classifiers.0.weight" in shapes:
+        return "multitask"
     if "classifier.weight" in shapes:
         return "multiple_choice" if shapes["classifier.weight"][0] == 1 else "classification"
     if "cls.predictions.bias" in shapes:

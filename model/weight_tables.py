@@ -212,13 +212,16 @@ class Dialect:
 OURS = "bert.encoder.transformer.group.{G}.inner_group.{I}."
 OURS_SHARED = "bert.encoder.transformer.group.0.inner_group.0."
 OURS_LAYER = "bert.encoder.transformer.group.{G}.inner_group.0."
+OWN_TASKS: tuple[Rule, ...] = (  # model/multitask.py
+    ("module", "classifiers.{G}", "classifiers.{G}"),
+)
 OWN_DECODER = ("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight", False)
 OWN_PROJECTION = ("cls.predictions.project_layer.weight",
                   "bert.embeddings.word_embeddings_2.weight", True)
 
 DIALECTS: dict[str, Dialect] = {
     "albert_pytorch": Dialect(
-        (Block("", "", OWN_COMMON + OWN_MAPPING + OWN_BRIGHT + OWN_SQUAD_V2),
+        (Block("", "", OWN_COMMON + OWN_MAPPING + OWN_BRIGHT + OWN_SQUAD_V2 + OWN_TASKS),
          Block(OURS, OURS, SAME_LAYER)),
         TORCH_SKIPPED, wrapper="module.", base="bert."),
     "google": Dialect(

@@ -20,12 +20,17 @@ _BY_PLAIN_NAME = {_plain(alias): name
                                       **{name: name for name in TASKS}}.items()}
 
 
+def task_named(name: str) -> str | None:
+    """The proper name of a task that goes by `name`, if there is one."""
+    return _BY_PLAIN_NAME.get(_plain(name))
+
+
 def get_task(name: str) -> Task:
     """The row of a task. Capitals, hyphens and underscores do not matter: SST-2, sst2, sst_2.
 
     Raises `DataError` that lists the names there are.
     """
-    found = _BY_PLAIN_NAME.get(_plain(name))
+    found = task_named(name)
     if found is None:
         near = get_close_matches(_plain(name), _BY_PLAIN_NAME, 1)
         hint = f" (did you mean {_BY_PLAIN_NAME[near[0]]}?)" if near else ""

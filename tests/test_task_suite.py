@@ -113,6 +113,8 @@ def test_glue_whole(suite, tmp_path, capsys):
     assert content["AX.tsv"] == str(tmp_path / "out" / "ax" / "seed-2")
     assert "not in it" not in capsys.readouterr().err
     assert not list((tmp_path / "out").rglob("checkpoint-*"))
+    again = suite("glue", GLUE, "--max_seq_length", "64", SEEDS="1 2 3")
+    assert again == (0, [])
 
 
 def test_missing_folders_stop_it_or_are_passed_over(suite, tmp_path, capsys):
