@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 MIN_SECONDS = 20.0  # between two drawings: a picture takes half a second,
 MAX_SHARE = 0.02  # and more in a long run, but never more than this share of the time
-NOT_DRAWN = ("step", "kind", "bad_steps", "samples_per_second")
+NOT_DRAWN = ("step", "kind", "bad_steps", "samples_per_second", "sop_pairs")
+GUESS = "_baseline"  # "mlm_baseline" is a dashed line in the panel of "mlm_accuracy"
 
 
 class TrainingMonitor(Callback):
@@ -98,13 +99,23 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def draw_curves(lines: Iterable[Mapping[str, Any]], path: Path) -> None:
-    """A panel for every number of a run over its steps, training beside evaluation."""
+    """A panel for every number of a run over its steps, training beside evaluation.
+
+    A part of the training loss ("mlm") goes with its evaluated loss ("mlm_loss").
+    """
     series: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    lines = list(lines)
+    evaluated = {name for line in lines if line["kind"] == "eval" for name in line}
     for line in lines:
         for name, value in line.items():
-            if name not in NOT_DRAWN and isinstance(value, (int, float)):
-                points = series.setdefault(name, {}).setdefault(line["kind"], [])
-                points.append((line["step"], value))
+            if name in NOT_DRAWN or not isinstance(value, (int, float)):
+                continue
+            kind = line["kind"]
+            if name.endswith(GUESS):
+                name, kind = name.removesuffix(GUESS) + "_accuracy", "always one answer"
+            elif f"{name}_loss" in evaluated:
+                name = f"{name}_loss"
+            series.setdefault(name, {}).setdefault(kind, []).append((line["step"], value))
     if not series:
         return
     import matplotlib.figure  # slow to import
@@ -118,7 +129,8 @@ def draw_curves(lines: Iterable[Mapping[str, Any]], path: Path) -> None:
         axes = figure.add_subplot(rows, columns, place)
         for kind, points in kinds.items():
             marker = "o" if kind == "eval" or len(points) == 1 else None
-            axes.plot(*zip(*points, strict=True), label=kind, marker=marker, markersize=3)
+            style = "--" if kind == "always one answer" else "-"
+            axes.plot(*zip(*points, strict=True), style, label=kind, marker=marker, markersize=3)
         axes.set_title(name.replace("_", " "))
         axes.set_xlabel("step")
         axes.grid(alpha=0.3)

@@ -260,3 +260,23 @@ def test_hooks_come_in_the_order_of_the_list(tmp_path: Path) -> None:
 
     Toy(tmp_path, max_steps=2, callbacks=[Tells("a"), Tells("b"), History()]).run()
     assert told == ["a", "b", "a", "b"]
+
+
+def test_guesses_and_training_parts_are_drawn_in_the_panel_that_they_belong_to(tmp_path,
+                                                                               monkeypatch):
+    import matplotlib.figure
+
+    from callback.trainingmonitor import draw_curves
+    titles: list[str] = []
+    add = matplotlib.figure.Figure.add_subplot
+
+    def noted(self, *place):
+        axes = add(self, *place)
+        monkeypatch.setattr(axes, "set_title", titles.append)
+        return axes
+
+    monkeypatch.setattr(matplotlib.figure.Figure, "add_subplot", noted)
+    draw_curves([{"step": 1, "kind": "train", "loss": 2.0, "mlm": 1.5, "sop_pairs": 9},
+                 {"step": 1, "kind": "eval", "mlm_loss": 1.6, "mlm_accuracy": 0.2,
+                  "mlm_baseline": 0.1}], tmp_path / "curves.png")
+    assert titles == ["loss", "mlm loss", "mlm accuracy"]
