@@ -17,6 +17,7 @@ from pathlib import Path
 from model.tokenization_albert import AlbertTokenizer, TokenizerError
 from processors.corpus import SEPARATORS, SPLITTERS, CorpusError, find_inputs
 from processors.preparation import Preparation, prepare
+from processors.segmentation import SEGMENTERS, require_jieba
 from processors.shards import MANIFEST, ShardError
 from processors.tokenizer_training import TRAINERS
 from tools.arguments import flag, parse
@@ -44,6 +45,8 @@ class PreparationSettings:
     train_tokenizer: str | None = flag("train one on the input first", None,
                                        choices=tuple(TRAINERS), group="tokenizer")
     vocab_size: int = flag("of the tokenizer to train", 30000, group="tokenizer")
+    whole_words: str = flag("zh: mark Chinese words by jieba, so that they are masked whole",
+                            "none", choices=SEGMENTERS)
     num_workers: int = flag("processes", 2)
     shard_tokens: int = flag("tokens of a shard", 50_000_000)
     overwrite_output_dir: bool = flag("replace the shards of an earlier run", False)
@@ -79,7 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan = Preparation(
             inputs, settings.output_dir, settings.document_separator, settings.json_field,
             settings.split_sentences, settings.max_sentence_tokens, settings.heldout_fraction,
-            settings.dedup, settings.shard_tokens, settings.num_workers)
+            settings.dedup, settings.whole_words, settings.shard_tokens, settings.num_workers)
+        if settings.whole_words != "none":
+            require_jieba()
         if settings.train_tokenizer:
             tokenizer = TRAINERS[settings.train_tokenizer](
                 plan.sample(), settings.vocab_size, not settings.keep_case)

@@ -6,16 +6,21 @@ import hashlib
 import logging
 import multiprocessing
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from model.tokenization_albert import AlbertTokenizer
 from processors.corpus import CorpusError, read_documents, sentences
-from processors.shards import token_dtype, write_manifest, write_shard
+from processors.segmentation import segmented
+from processors.shards import Documents, token_dtype, write_manifest
+from processors.unfinished import Counts, Unfinished
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +41,7 @@ class Preparation:
     max_sentence_tokens: int = 256
     heldout_fraction: float = 0.01
     dedup: bool = False
+    whole_words: str = "none"
     shard_tokens: int = 50_000_000
     num_workers: int = 1
 
@@ -53,36 +59,13 @@ class Preparation:
 
 
 @dataclass
-class Counts:
-    """What a preparation read and left out."""
-
-    documents: int = 0
-    sentences: int = 0
-    tokens: int = 0
-    unknown: int = 0
-    duplicates: int = 0
-    cut_sentences: int = 0
-    bytes: int = 0
-
-    def table(self, held_out: int, seconds: float) -> str:
-        rows = [("documents", f"{self.documents:,}"), ("of these held out", f"{held_out:,}"),
-                ("sentences", f"{self.sentences:,}"), ("tokens", f"{self.tokens:,}"),
-                ("unknown tokens", f"{self.unknown / max(1, self.tokens):.3%}"),
-                ("duplicates left out", f"{self.duplicates:,}"),
-                ("sentences cut", f"{self.cut_sentences:,}"),
-                ("text", f"{self.bytes / 1e6:,.1f} MB"),
-                ("rate", f"{self.bytes / 1e6 / max(seconds, 1e-9):,.1f} MB/s")]
-        width, right = (max(len(row[i]) for row in rows) for i in (0, 1))
-        return "\n".join(f"{name:<{width}}  {value:>{right}}" for name, value in rows)
-
-
-@dataclass
 class _Tokenised:
-    """Documents of one batch: ids of their sentences, and a hash of each document."""
+    """Documents of one batch, in order, and a hash of each."""
 
-    documents: list[list[list[int]]] = field(default_factory=list)
-    hashes: list[bytes] = field(default_factory=list)
-    cut: int = 0
+    text: Documents
+    hashes: list[bytes]
+    cut: int
+    size: int = 0  # bytes of the batch
 
 
 _worker: dict[str, Any] = {}  # a worker process's own tokenizer and settings
@@ -95,24 +78,43 @@ def _start_worker(tokenizer: AlbertTokenizer, plan: Preparation) -> None:
 def _tokenise(batch: Batch) -> _Tokenised:
     tokenizer, plan = _worker["tokenizer"], _worker["plan"]
     split = [sentences(lines, plan.split_sentences) for lines in batch]
-    ids = iter(tokenizer.encode_batch([s for document in split for s in document]))
-    result = _Tokenised()
+    flat = [sentence for document in split for sentence in document]
+    if plan.whole_words == "none":
+        ids, begins = tokenizer.encode_batch(flat), None
+    else:
+        ids, begins = segmented(tokenizer, flat)
     limit = plan.max_sentence_tokens
+    lengths, counts, at, cut = [], [], 0, 0
     for document in split:
-        rows = [row for row in (next(ids) for _ in document) if row]
-        result.cut += sum(len(row) > limit for row in rows)
-        rows = [row[at:at + limit] for row in rows for at in range(0, len(row), limit)]
-        if rows:
-            text = " ".join(" ".join(document).split()).lower()
-            result.documents.append(rows)
-            result.hashes.append(hashlib.blake2b(text.encode(), digest_size=16).digest())
-    return result
+        before = len(lengths)
+        for row in ids[at:at + len(document)]:
+            size = len(row)
+            cut += size > limit
+            while size > limit:
+                lengths.append(limit)
+                size -= limit
+            if size:
+                lengths.append(size)
+        at += len(document)
+        counts.append(len(lengths) - before)
+    dtype = token_dtype(len(tokenizer))
+    text = Documents(np.fromiter(chain.from_iterable(ids), dtype), np.array(lengths, np.int64),
+                     np.array(counts, np.int64),
+                     None if begins is None else np.fromiter(chain.from_iterable(begins), np.bool_))
+    return _Tokenised(text, [_fingerprint(document) for document in split], cut)
 
 
-def _batches(plan: Preparation) -> Iterator[tuple[Batch, int]]:
+def _fingerprint(document: list[str]) -> bytes:
+    """Decides whether a document is held out, and whether it came before."""
+    text = " ".join(" ".join(document).split()).lower()
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _batches(plan: Preparation, done: int) -> Iterator[tuple[Batch, int]]:
+    """Batches of documents with their bytes, without the first `done` documents."""
     batch: Batch = []
     size = 0
-    for lines, read in plan.documents():
+    for lines, read in islice(plan.documents(), done, None):
         batch.append(lines)
         size += read
         if size >= BATCH_BYTES:
@@ -125,42 +127,33 @@ def _batches(plan: Preparation) -> Iterator[tuple[Batch, int]]:
 def prepare(plan: Preparation, tokenizer: AlbertTokenizer) -> str:
     """Write the shards of a corpus and its manifest; returns a table of what was done.
 
-    Raises `CorpusError`; without a manifest the folder does not count as shards.
+    A preparation that was killed goes on behind the last shard that it finished. Raises
+    `CorpusError`; without a manifest the folder does not count as shards.
     """
     plan.output_dir.mkdir(parents=True, exist_ok=True)
     (plan.output_dir / "manifest.json").unlink(missing_ok=True)
-    counts, seen = Counts(), set()
-    writers = {name: _Writer(plan, name, tokenizer) for name in ("train", "heldout")}
-    total = sum(os.path.getsize(n) for n in plan.inputs if Path(n).is_file()) or None
-    packed = any(name.endswith((".gz", ".zst")) for name in plan.inputs)
-    with tqdm(total=None if packed else total, unit="B", unit_scale=True, desc="preparing") as bar:
-        for result, size in _in_workers(plan, tokenizer):
-            counts.bytes += size
-            counts.cut_sentences += result.cut
-            for document, digest in zip(result.documents, result.hashes, strict=True):
-                if plan.dedup:
-                    if digest in seen:
-                        counts.duplicates += 1
-                        continue
-                    seen.add(digest)
-                counts.documents += 1
-                counts.sentences += len(document)
-                counts.tokens += sum(map(len, document))
-                counts.unknown += sum(row.count(tokenizer.unk_token_id) for row in document)
-                share = int.from_bytes(digest[:8], "big") / 2**64
-                writers["heldout" if share < plan.heldout_fraction else "train"].add(document)
-            bar.update(size)
-        seconds = bar.format_dict["elapsed"]
-    splits = {name: writer.close() for name, writer in writers.items()}
-    _judge(plan, counts, splits)
-    tokenizer.save_pretrained(plan.output_dir)
     settings = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(plan).items()
                 if k != "num_workers"}
+    work = Unfinished.open(plan, {**settings, "tokenizer": tokenizer.fingerprint()})
+    total = sum(os.path.getsize(n) for n in plan.inputs if Path(n).is_file()) or None
+    packed = any(name.endswith((".gz", ".zst")) for name in plan.inputs)
+    with tqdm(total=None if packed else total, unit="B", unit_scale=True, desc="preparing",
+              initial=work.counts.bytes) as bar:
+        for result in _in_workers(plan, tokenizer, work.documents_read):
+            work.add(result, tokenizer.unk_token_id)
+            bar.update(result.size)
+        seconds = bar.format_dict["elapsed"]
+        read = work.counts.bytes - bar.initial
+    splits = work.close()
+    _judge(plan, work.counts, splits)
+    tokenizer.save_pretrained(plan.output_dir)
     write_manifest(plan.output_dir, {
         "vocab_size": len(tokenizer), "tokenizer_fingerprint": tokenizer.fingerprint(),
-        "words": False, "settings": settings, "counts": asdict(counts), "splits": splits})
+        "words": plan.whole_words != "none", "settings": settings, "counts": asdict(work.counts),
+        "splits": splits})
+    work.forget()
     held_out = sum(entry["documents"] for entry in splits["heldout"])
-    return counts.table(held_out, seconds)
+    return work.counts.table(held_out, seconds, read)
 
 
 def _judge(plan: Preparation, counts: Counts, splits: dict[str, list]) -> None:
@@ -176,46 +169,20 @@ def _judge(plan: Preparation, counts: Counts, splits: dict[str, list]) -> None:
                        "--document_separator line")
 
 
-def _in_workers(plan: Preparation, tokenizer: AlbertTokenizer) -> Iterable[tuple[_Tokenised, int]]:
-    """Every batch tokenised, in the order of the text, with its size in bytes."""
+def _in_workers(plan: Preparation, tokenizer: AlbertTokenizer, done: int) -> Iterator[_Tokenised]:
+    """Every batch behind the first `done` documents, tokenised, in the order of the text."""
     if plan.num_workers == 1:
         _start_worker(tokenizer, plan)
-        for batch, size in _batches(plan):
-            yield _tokenise(batch), size
+        for batch, size in _batches(plan, done):
+            yield replace(_tokenise(batch), size=size)
         return
     context = multiprocessing.get_context("spawn")
     with context.Pool(plan.num_workers, _start_worker, (tokenizer, plan)) as pool:
-        waiting: list[tuple[Any, int]] = []
-        for batch, size in _batches(plan):  # a few batches ahead, so that memory stays flat
+        waiting: deque[tuple[Any, int]] = deque()
+        for batch, size in _batches(plan, done):  # a few batches ahead: memory stays flat
             waiting.append((pool.apply_async(_tokenise, (batch,)), size))
             if len(waiting) > 2 * plan.num_workers:
-                result, done = waiting.pop(0)
-                yield result.get(), done
-        for result, done in waiting:
-            yield result.get(), done
-
-
-class _Writer:
-    """Shards of one split, each of about `shard_tokens` tokens."""
-
-    def __init__(self, plan: Preparation, split: str, tokenizer: AlbertTokenizer) -> None:
-        self.plan, self.split, self.dtype = plan, split, token_dtype(len(tokenizer))
-        self.entries: list[dict[str, Any]] = []
-        self.documents: list[list[list[int]]] = []
-        self.tokens = 0
-
-    def add(self, document: list[list[int]]) -> None:
-        self.documents.append(document)
-        self.tokens += sum(map(len, document))
-        if self.tokens >= self.plan.shard_tokens:
-            self.flush()
-
-    def flush(self) -> None:
-        if self.documents:
-            name = f"{self.split}-{len(self.entries):05}"
-            self.entries.append(write_shard(self.plan.output_dir, name, self.documents, self.dtype))
-        self.documents, self.tokens = [], 0
-
-    def close(self) -> list[dict[str, Any]]:
-        self.flush()
-        return self.entries
+                result, size = waiting.popleft()
+                yield replace(result.get(), size=size)
+        for result, size in waiting:
+            yield replace(result.get(), size=size)

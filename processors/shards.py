@@ -38,23 +38,47 @@ def shard_path(folder: Path, name: str, part: str) -> Path:
     return folder / f"{name}.{part}.npy"
 
 
-def write_shard(folder: Path, name: str, documents: Sequence[Sequence[Sequence[int]]],
-                dtype: np.dtype, words: Sequence[Sequence[Sequence[bool]]] | None = None,
-                ) -> dict[str, Any]:
-    """Write documents (lists of sentences of ids) as one shard; returns its manifest entry.
+@dataclass
+class Documents:
+    """Tokenised documents, end to end in arrays.
 
-    words: of the same shape as documents, whether each token begins a word.
+    tokens (N,) of all; sentences: tokens of each sentence; documents: sentences of each document,
+    0 for one without a token; words (N,): whether a token begins a word, where the vocabulary
+    alone does not tell.
     """
-    sentences = [sentence for document in documents for sentence in document]
-    arrays = {
-        "tokens": np.fromiter((t for s in sentences for t in s), dtype),
-        "sentences": np.cumsum([0, *map(len, sentences)], dtype=np.int64),
-        "documents": np.cumsum([0, *map(len, documents)], dtype=np.int64),
-    }
-    if words is not None:
-        arrays["words"] = np.fromiter((w for d in words for s in d for w in s), np.bool_)
-    entry: dict[str, Any] = {"name": name, "tokens": int(arrays["sentences"][-1]),
-                             "sentences": len(sentences), "documents": len(documents)}
+
+    tokens: np.ndarray
+    sentences: np.ndarray
+    documents: np.ndarray
+    words: np.ndarray | None = None
+
+    def take(self, wanted: np.ndarray) -> Documents:
+        """The documents for which `wanted` (D,) is true."""
+        sentences = np.repeat(wanted, self.documents)
+        tokens = np.repeat(sentences, self.sentences)
+        return Documents(self.tokens[tokens], self.sentences[sentences], self.documents[wanted],
+                         None if self.words is None else self.words[tokens])
+
+    def document_tokens(self) -> np.ndarray:
+        """Tokens of each document (D,)."""
+        ends = np.concatenate([[0], np.cumsum(self.sentences)])
+        return np.diff(ends[np.concatenate([[0], np.cumsum(self.documents)])])
+
+    @classmethod
+    def join(cls, parts: Sequence[Documents]) -> Documents:
+        words = None if parts[0].words is None else np.concatenate([p.words for p in parts])
+        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in PARTS), words)
+
+
+def write_shard(folder: Path, name: str, text: Documents) -> dict[str, Any]:
+    """Write documents as one shard; returns its manifest entry."""
+    arrays = {"tokens": text.tokens,
+              "sentences": np.concatenate([[0], np.cumsum(text.sentences, dtype=np.int64)]),
+              "documents": np.concatenate([[0], np.cumsum(text.documents, dtype=np.int64)])}
+    if text.words is not None:
+        arrays["words"] = text.words
+    entry: dict[str, Any] = {"name": name, "tokens": len(text.tokens),
+                             "sentences": len(text.sentences), "documents": len(text.documents)}
     digest = hashlib.sha256()
     for part, array in arrays.items():
         path = shard_path(folder, name, part)

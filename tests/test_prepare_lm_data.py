@@ -215,3 +215,78 @@ def test_static_masks_come_again(data):
     assert (data[0, 3]["input_ids"] == data[2, 3]["input_ids"]).all()
     assert data[1, 3]["masked_lm_positions"] != data[0, 3]["masked_lm_positions"] or (
         data[1, 3]["input_ids"].tolist() != data[0, 3]["input_ids"].tolist())
+
+
+# ---- stops, whole words --------------------------------------------------------------------------
+
+
+def test_row_18_a_killed_preparation_goes_on_to_the_same_bytes(tmp_path):
+    """Killed after the second shard; the third start finds the work done in the meantime."""
+    import signal
+    import subprocess
+    import sys
+
+    from toy import ENVIRONMENT, ROOT
+    path = tmp_path / "long.txt"
+    path.write_text("".join(f"{TEXT}\n" for _ in range(60)), encoding="utf-8")  # 8 MB
+    more = ("--shard_tokens", "300000", "--heldout_fraction", "0.1")
+    assert prepare(path, out=tmp_path / "whole", more=more) == 0
+    flags = ["--input", str(path), "--output_dir", str(tmp_path / "killed"), "--tokenizer_dir",
+             str(TOKENIZER), "--num_workers", "1", *more]
+    process = subprocess.Popen([sys.executable, ROOT / "prepare_lm_data.py", *flags],
+                               env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    state = tmp_path / "killed" / ".unfinished.npz"
+    while not state.exists():
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "killed" / "manifest.json").exists()
+    before = (tmp_path / "killed" / "train-00000.tokens.npy").stat().st_mtime_ns
+    assert prepare(path, out=tmp_path / "killed", more=more) == 0
+    assert (tmp_path / "killed" / "train-00000.tokens.npy").stat().st_mtime_ns == before
+    names = {p.name for p in (tmp_path / "whole").iterdir()}
+    assert names == {p.name for p in (tmp_path / "killed").iterdir()} and len(names) > 9
+    for name in names - {"manifest.json"}:
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "killed" / name).read_bytes()
+    one, other = (json.loads((tmp_path / n / "manifest.json").read_text())
+                  for n in ("whole", "killed"))
+    assert one["counts"] == other["counts"] and one["splits"] == other["splits"]
+
+
+def test_work_of_other_settings_is_not_gone_on_with(text, tmp_path, caplog):
+    prepare(text, out=tmp_path / "a", more=("--shard_tokens", "500"))
+    (tmp_path / "a" / ".unfinished.npz").write_bytes(b"")
+    np.savez(tmp_path / "a" / ".unfinished.npz", state=np.array(json.dumps({"key": "another"})))
+    prepare(text, out=tmp_path / "a", more=("--overwrite_output_dir",))
+    assert "starting anew" in caplog.text
+    assert Corpus(tmp_path / "a").total("documents") > 30
+
+
+def test_chinese_words_are_masked_whole_on_request(tmp_path):
+    pytest.importorskip("jieba")
+    sentence = "我们学习自然语言处理，北京大学在北京。"
+    path = tmp_path / "zh.txt"
+    path.write_text("\n".join([sentence] * 6) + "\n", encoding="utf-8")
+    folder = Path(__file__).parent.parent / "dataset" / "tiny_zh"
+    assert prepare_lm_data.main(["--input", str(path), "--output_dir", str(tmp_path / "a"),
+                                 "--tokenizer_dir", str(folder), "--num_workers", "1",
+                                 "--heldout_fraction", "0", "--whole_words", "zh"]) == 0
+    import jieba
+    [shard] = Corpus(tmp_path / "a").shards
+    words = list(jieba.cut(sentence))
+    begins = [at for word in words for at in [True] + [False] * (len(word) - 1)]
+    assert len(words) < len(sentence) - 4
+    assert shard.words[:len(begins)].tolist() == begins
+    tokenizer = AlbertTokenizer.from_pretrained(tmp_path / "a")
+    data = PretrainingDataset(Corpus(tmp_path / "a"), tokenizer, 64,
+                              masking=WordMasking(tokenizer, 0.3, 20))
+    one = data[0, 0]
+    chosen = set(one["masked_lm_positions"])
+    starts = np.flatnonzero(np.append(shard.words, True))
+    assert chosen
+    if one["sentence_order_labels"] == 0:  # the text as it stands, after [CLS]
+        cut = int((one["token_type_ids"] == 0).sum()) - 2
+        for start, end in zip(starts[:-1], starts[1:], strict=True):
+            shift = 1 if end <= cut else 2
+            word = set(range(start + shift, end + shift))
+            assert word <= chosen or not word & chosen
