@@ -19,15 +19,26 @@ from typing import BinaryIO
 STANDARD_INPUT = "-"
 SEPARATORS = ("blank_line", "line")
 
-# After the marks that end a sentence: English needs a space and a capital or quote behind them.
-_ENGLISH_END = re.compile(
-    r"""(?:(?<=[.!?])|(?<=[.!?]["'”’)]))(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St)\.)(?<!\bMrs\.)"""
-    r"""\s+(?=["'“‘(]?[A-Z0-9])""")
+# The marks that end a sentence, in English with a space and a capital, figure or quote behind them.
+_ENGLISH_END = re.compile(r"""([.!?]["'”’)]?)\s+(?=["'“‘(]?[A-Z0-9])""")
+_ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Dr|St)\.$")
 _CHINESE_END = re.compile(r"(?<=[。！？!?])(?![。！？!?”’」』）])|(?<=[。！？!?][”’」』）])")
+
+
+
+def _split_english(line: str) -> list[str]:
+    found, start = [], 0
+    for match in _ENGLISH_END.finditer(line):
+        end = match.end(1)
+        if match[1] != "." or not _ABBREVIATION.search(line, max(start, end - 5), end):
+            found.append(line[start:end])
+            start = match.end()
+    return [*found, line[start:]]
+
 
 SPLITTERS: dict[str, Callable[[str], list[str]]] = {
     "none": lambda line: [line],
-    "en": lambda line: _ENGLISH_END.split(line),
+    "en": _split_english,
     "zh": lambda line: _CHINESE_END.split(line),
 }
 
