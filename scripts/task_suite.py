@@ -242,6 +242,9 @@ class Suite:
     def zip(self) -> None:
         """Write the submission, the same bytes for the same predictions."""
         found, missing = self.predictions()
+        if not found:
+            say("no predictions of the benchmark's test files, so there is nothing to submit")
+            return
         with zipfile.ZipFile(self.out / ZIP, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, path in sorted(found.items()):
                 archive.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from callback.checkpoint import checkpoints, load_state
 from callback.mixed_plan import MixedPlan
 from callback.plan import LengthGroupedPlan
 from finetuning import finetune
@@ -79,6 +80,8 @@ def test_proportional_sees_every_example_once_an_epoch():
     plan = mixed()
     for epoch in range(3):
         assert sorted(np.concatenate(plan.epoch(epoch))) == list(range(127))
+        small = mixed(sizes=(90, 1, 1)).epoch(epoch)
+        assert sorted(np.concatenate(small)) == list(range(92))
 
 
 def test_shares_of_the_samplings():
@@ -275,6 +278,8 @@ def test_three_tasks_end_to_end(data, start, tmp_path, sampling, caplog):
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     means = [line["mean"] for line in lines if line["kind"] == "eval"]
     assert len(means) == 2 and results["mean"] == pytest.approx(max(means))
+    saved = load_state(checkpoints(out)[-1])  # the mean decides which model is best
+    assert saved["callbacks"]["ModelCheckpoint"]["best_value"] == max(means)
     assert {"sst-2", "sts-b", "mnli"} <= set(next(x for x in lines if x["kind"] == "train"))
     assert {path.name for path in (out / "predictions").iterdir()} == {
         "SST-2.tsv", "STS-B.tsv", "MNLI-m.tsv"}
@@ -379,8 +384,8 @@ def test_other_settings_cannot_be_resumed(data, start, tmp_path, capsys):
 def test_the_longest_examples_of_one_task_are_tried_first(data, start, tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         run(*flags("sst-2,mnli", data, start, tmp_path / "a", "--do_train", "--max_steps", "1",
-                   "--probe_longest"))
-    assert "the longest micro-batch, 4 x 10 tokens, fits" in caplog.text
+                   "--probe_longest", "--per_gpu_train_batch_size", "16"))
+    assert "the longest micro-batch, 9 x 10 tokens, fits" in caplog.text
 
 
 def test_a_mixed_batch_is_refused(data, start, tmp_path):

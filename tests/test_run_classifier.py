@@ -216,6 +216,19 @@ def test_it_learns_and_the_best_checkpoint_is_kept(model, sst2, tmp_path):
     assert f"{best.name} sst-2 accuracy = 1.0" in (out / "checkpoint_eval_results.txt").read_text()
 
 
+def test_the_best_checkpoint_and_the_newest_are_kept(model, sst2, tmp_path):
+    arguments = ("--do_train", "--do_eval", "--max_steps", "24", "--eval_steps", "2",
+                 "--save_steps", "4", "--learning_rate", "1e-2", "--optimizer", "adamw_torch")
+    results = run(*flags("sst-2", sst2, model, tmp_path / "a", *arguments))
+    kept = {path.name for path in (tmp_path / "a").glob("checkpoint-*")}
+    assert kept == {f"checkpoint-{results['best_step']}", "checkpoint-24"} and len(kept) == 2
+    run(*flags("sst-2", sst2, model, tmp_path / "b", *arguments, "--save_total_limit", "2"))
+    kept = {path.name for path in (tmp_path / "b").glob("checkpoint-*")}
+    assert kept == {f"checkpoint-{results['best_step']}", "checkpoint-20", "checkpoint-24"}
+    run(*flags("sst-2", sst2, model, tmp_path / "c", *arguments, "--save_total_limit", "0"))
+    assert len(list((tmp_path / "c").glob("checkpoint-*"))) >= 6
+
+
 def test_row_33_a_config_without_dropout_keeps_the_heads_own(model, sst2, tmp_path):
     out = tmp_path / "out"
     run(*flags("sst-2", sst2, model, out, "--do_train", "--max_steps", "1",

@@ -163,6 +163,13 @@ def test_clue_whole(suite, tmp_path, capsys):
                 } <= set(archive.namelist())
 
 
+def test_without_test_files_there_is_no_zip(suite, tmp_path, capsys):
+    assert suite("clue", ["eprstmt"], TASKS="eprstmt", SEEDS="1")[0] == 0
+    assert "nothing to submit" in capsys.readouterr().err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "eprstmt", "results.md", "suite.json"]
+
+
 def test_names_in_the_zip_are_those_that_tasks_write():
     for rows in SUITES.values():
         for row in rows:
