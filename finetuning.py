@@ -49,6 +49,7 @@ from finetuning_settings import (
 from metrics.classification import MetricError, Scores
 from model.configuration_albert import PRESETS, AlbertConfig, ConfigError
 from model.conversion import CheckpointError, WeightSource, infer_architecture, open_checkpoint
+from model.modeling_albert import AlbertForSequenceClassification, AlbertForTokenClassification
 from model.modeling_utils import AlbertPreTrainedModel, WeightsError, config_beside
 from model.multitask import ALL_HEADS
 from model.tokenization_albert import AlbertTokenizer, TokenizerError
@@ -61,6 +62,8 @@ logger = logging.getLogger(__name__)
 
 EXPECTED_ERRORS = (CheckpointError, ConfigError, DataError, FileNotFoundError, FinetuningError,
                    MetricError, TokenizerError, TrainingStopped, WeightsError)
+# Heads with a row for each label; a subclass of one is told its labels, too.
+LABELLED = (AlbertForSequenceClassification, AlbertForTokenClassification)
 CHECKPOINTS = Path("prev_trained_model")
 MEAN = "mean"  # of several tasks, what decides
 WHERE_TO_GET = ("Download a checkpoint (English: github.com/google-research/albert, Chinese: "
@@ -214,7 +217,7 @@ def settle_head(settings: FinetuningSettings, start: Start, task: Task,
     names = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
     changes = {name: getattr(settings, name) for name in names
                if getattr(settings, name) is not None}
-    if task.head not in ("classification", "token_classification"):
+    if not issubclass(ALL_HEADS[task.head], LABELLED):
         changes |= task.head_config
         there = start.proven.get("head") == task.head and all(
             start.proven.get(name, value) == value for name, value in task.head_config.items())

@@ -25,7 +25,6 @@ _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Dr|St)\.$")
 _CHINESE_END = re.compile(r"(?<=[。！？!?])(?![。！？!?”’」』）])|(?<=[。！？!?][”’」』）])")
 
 
-
 def _split_english(line: str) -> list[str]:
     found, start = [], 0
     for match in _ENGLISH_END.finditer(line):
