@@ -60,13 +60,18 @@ class ChoiceData:
         self.labels = [e.label for e in examples] if split.labelled else None
 
         self._passages = _Passages(tokenizer, examples)
-        endings = [[ending(e.question, choice, task.cloze) for choice in e.choices]
-                   for e in examples]
         limit = min(max_qa_length, max_length - 3)
-        texts = dict.fromkeys(text for row in endings for text in row)
-        ids = [np.array(row, np.int32) for row in encode(tokenizer, list(texts))]
-        known = dict(zip(texts, ids, strict=True))
-        self._endings = [[known[text][-limit:] for text in row] for row in endings]
+        # CHID's blanks share their choices by the dozen: a row of endings is made once.
+        rows = {(e.question, e.choices): [ending(e.question, choice, task.cloze)
+                                          for choice in e.choices] for e in examples}
+        texts = dict.fromkeys(text for row in rows.values() for text in row)
+        ids, long = {}, set()
+        for text, row in zip(texts, encode(tokenizer, list(texts)), strict=True):
+            ids[text] = np.array(row[-limit:], np.int32)
+            if len(row) > limit:
+                long.add(text)
+        arrays = {key: [ids[text] for text in row] for key, row in rows.items()}
+        self._endings = [arrays[e.question, e.choices] for e in examples]
 
         longest = np.array([max(map(len, row)) for row in self._endings])  # (N,)
         whole = np.array([self._passages.length(i) for i in range(len(examples))]) + longest + 3
@@ -75,7 +80,7 @@ class ChoiceData:
         if self.truncated:
             logger.warning("%s: the passages of %d of %d questions are too long for %d tokens and "
                            "were cut", split.path, self.truncated, len(split), max_length)
-        self.cut_endings = sum(any(len(known[text]) > limit for text in row) for row in endings)
+        self.cut_endings = sum(not long.isdisjoint(rows[e.question, e.choices]) for e in examples)
         if self.cut_endings:
             logger.warning("%s: question and choice have more than %d tokens in %d of %d "
                            "questions; their beginning was cut", split.path, limit,
@@ -154,8 +159,10 @@ class ChoiceData:
 
     def loss(self, logits: np.ndarray) -> float:
         """(N, C) scores -> mean cross entropy."""
-        return float(-np.log(self._probabilities(logits).clip(1e-30))[
-            np.arange(len(self)), np.array(self.labels)].mean())
+        real = self._real(logits).astype(np.float64)
+        shifted = real - real.max(axis=1, keepdims=True)  # (N, C)
+        right = shifted[np.arange(len(self)), np.array(self.labels)]  # (N,)
+        return float((np.log(np.exp(shifted).sum(axis=1)) - right).mean())
 
     def write(self, logits: np.ndarray, path: Path) -> None:
         """Put the predictions of (N, C) scores into the file that the benchmark wants."""
@@ -175,11 +182,6 @@ class ChoiceData:
 
     def _real(self, logits: np.ndarray) -> np.ndarray:
         return np.where(np.arange(self.choices) < self.counts[:, None], logits, NEVER)
-
-    def _probabilities(self, logits: np.ndarray) -> np.ndarray:
-        real = self._real(logits).astype(np.float64)
-        exponents = np.exp(real - real.max(axis=1, keepdims=True))
-        return exponents / exponents.sum(axis=1, keepdims=True)
 
 
 # ---- text ----------------------------------------------------------------------------------------
