@@ -17,6 +17,7 @@ from typing import TextIO
 from finetuning import EXPECTED_ERRORS, load_tokenizer, open_start
 from finetuning_settings import FinetuningSettings
 from predictor import Prediction, Predictor
+from processors.base import Task
 from processors.lines import Text, read_lines
 from tools.logging import start_logging
 
@@ -26,16 +27,18 @@ PIPE = "-"
 
 
 def label_lines(settings: FinetuningSettings, source: str, target: Path | None = None,
-                columns: Mapping[str, Sequence] | None = None, task: str | None = None) -> int:
+                columns: Mapping[str, Sequence] | None = None, task: Task | None = None) -> int:
     """One line of answers for every line of `source` (- is standard input), in their order.
 
     settings: model, tokenizer, device, precision and sizes are read from it. target: a file
-    instead of standard output. columns: see `read_lines`. task: for a model of several.
+    instead of standard output. columns: of the texts, see `read_lines`. task: its columns
+    count where there is one, and of a model of several tasks its head.
     Returns 0, or 1 after one message; what stands before a broken line is answered first.
     """
     start_logging()
     try:
-        predictor = _open(settings, source, task)
+        predictor = _open(settings, source, task and task.name)
+        prepare = task and task.prepare
         with ExitStack() as files:
             if source == PIPE:
                 lines, name = sys.stdin.buffer, "standard input"
@@ -47,7 +50,8 @@ def label_lines(settings: FinetuningSettings, source: str, target: Path | None =
             else:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 out = files.enter_context(target.open("w", encoding="utf-8", newline="\n"))
-            answer(predictor, read_lines(lines, name, columns), out)
+            answer(predictor, read_lines(
+                lines, name, task.columns if task else columns, prepare), out)
     except BrokenPipeError:  # whoever reads has seen enough, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (*EXPECTED_ERRORS, OSError) as error:

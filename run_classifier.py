@@ -302,7 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if settings.predict_file is not None:
         task = None if settings.is_custom else get_task(settings.task_name)
         return label_lines(settings, settings.predict_file, settings.predict_output,
-                           task.columns if task else settings.own_columns, task and task.name)
+                           settings.own_columns, task)
     return front_door(settings, lambda config: read_any(settings, config), make_data)
 
 

@@ -85,7 +85,7 @@ def pretraining(args: argparse.Namespace) -> list[Result]:
     peak = {name: matmul_peak(dtype) for name, dtype in
             (("fp32", torch.float32), ("bf16", torch.bfloat16))}
     work = flops_per_token(peers.base_config(), LENGTH) / 1e9
-    for precision in ("fp32", "bf16"):
+    for precision in args.precision:
         sides = peers.pretraining_steps(precision, ROWS, LENGTH)
         found = rates(take_turns(sides, args.rounds), ROWS * LENGTH)
         memory = {name: peak_memory("pretraining", name, precision) for name in sides}
@@ -101,7 +101,7 @@ def finetuning(args: argparse.Namespace) -> list[Result]:
     longest of a batch."""
     rows = []
     lengths = lengths_of(args.sst2, "train", TRAIN_LENGTHS, 2000)
-    for precision in ("fp32", "bf16"):
+    for precision in args.precision:
         sides, examples = peers.finetuning_steps(precision, lengths, batches=args.batches)
         found = rates(take_turns(sides, args.rounds), examples)
         rows += [{"work": f"fine-tuning, base, SST-2's lengths, batch 32, {precision}",
@@ -204,6 +204,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", choices=TABLES, nargs="+", default=list(TABLES))
     parser.add_argument("--rounds", type=int, default=3, help="turns of each side")
+    parser.add_argument("--precision", choices=peers.DTYPES, nargs="+", default=list(peers.DTYPES),
+                        help="of training; without bf16 in hardware that takes minutes a step")
     parser.add_argument("--batches", type=int, default=2, help="fine-tuning steps of a turn")
     parser.add_argument("--examples", type=int, default=128, help="texts to predict in a turn")
     parser.add_argument("--sst2", type=Path, help="folder of SST-2, with a spiece.model beside it")

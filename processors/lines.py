@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from processors.readers import DataError
 
 Text = str | tuple[str, str]
+Prepare = Callable[[Mapping[str, Any], str], Mapping[str, Any]]  # of a task's row
 # Keys of JSON objects where no task and no flag names them. A task's own columns are in its row.
 COLUMNS: Mapping[str, Sequence[str]] = {
     "text_a": ("text_a", "sentence1", "text", "premise", "question1", "query1", "sentence",
@@ -23,12 +24,13 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 
 
 def read_lines(lines: Iterable[bytes], name: str, columns: Mapping[str, Sequence] | None = None,
-               ) -> Iterator[Text | None]:
+               prepare: Prepare | None = None) -> Iterator[Text | None]:
     """Texts or pairs of the lines of a file; None for a blank line.
 
     lines: as a file in binary mode gives them. name: of the file, for errors. columns: role
     (text_a, text_b) -> keys of JSON objects, the first of which that is there counts; they also
-    tell whether lines are pairs, which the first line decides where they are not given.
+    tell whether lines are pairs, which the first line decides where they are not given. prepare:
+    what a task does to an object before its texts are taken; it gets the object and its place.
     Raises `DataError` that names file and line for bytes that are not UTF-8, broken JSON, keys that
     are missing, and a line of more or fewer texts than the first.
     """
@@ -42,7 +44,8 @@ def read_lines(lines: Iterable[bytes], name: str, columns: Mapping[str, Sequence
             continue
         if objects is None:
             objects = _is_object(line)
-        texts = _of_object(line, where, columns or COLUMNS, pair) if objects else line.split("\t")
+        texts = line.split("\t") if not objects else _of_object(
+            line, where, columns or COLUMNS, pair, prepare)
         if pair is None:
             pair = len(texts) == 2
         if len(texts) != 1 + pair:
@@ -66,7 +69,7 @@ def _is_object(line: str) -> bool:
 
 
 def _of_object(line: str, where: str, columns: Mapping[str, Sequence], pair: bool | None,
-               ) -> list[str]:
+               prepare: Prepare | None) -> list[str]:
     try:
         found = json.loads(line)
     except json.JSONDecodeError as error:
@@ -74,6 +77,8 @@ def _of_object(line: str, where: str, columns: Mapping[str, Sequence], pair: boo
                         "line is a JSON object, so every line has to be one") from None
     if not isinstance(found, dict):
         raise DataError(f"{where}: found a JSON {type(found).__name__}, expected an object")
+    if prepare is not None:
+        found = prepare(found, where)
     keys: dict[str, Any] = {key.strip().lower(): value for key, value in found.items()}
     texts = []
     for role in ("text_a",) if pair is False else ("text_a", "text_b"):

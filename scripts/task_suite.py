@@ -57,7 +57,8 @@ def _glue(task: str, folder: str, *submitted: str, **more: str) -> Row:
 def _clue(task: str, submitted: str | None, length: int, batch: int, rate: float, epochs: int,
           ) -> Row:
     """Usual values for base; larger models want lower rates, tiny ones higher (1e-4)."""
-    return Row(task, (task, f"{task}_public"), (submitted,) if submitted else (), flags={
+    more = ("cluewsc2020", "cluewsc2020_public") if task == "cluewsc" else ()
+    return Row(task, (task, f"{task}_public", *more), (submitted,) if submitted else (), flags={
         "max_seq_length": length, "per_gpu_train_batch_size": batch,
         "per_gpu_eval_batch_size": 64, "learning_rate": rate, "num_train_epochs": epochs,
         "warmup_proportion": 0.1, "weight_decay": 0.01, "save_steps": 0, "logging_steps": 50})
@@ -84,6 +85,7 @@ SUITES: dict[str, tuple[Row, ...]] = {
         _clue("cmnli", "cmnli_predict.json", 128, 64, 2e-5, 2),
         _clue("ocnli", "ocnli_50k_predict.json", 128, 32, 2e-5, 3),
         _clue("csl", "csl_predict.json", 256, 16, 1e-5, 5),
+        _clue("cluewsc", "cluewsc11_predict.json", 128, 8, 2e-5, 20),
         # Of FewCLUE, which has fewer examples of the tasks above, too.
         _clue("bustm", None, 128, 16, 2e-5, 10),
         _clue("eprstmt", None, 256, 16, 2e-5, 10),

@@ -31,6 +31,9 @@ LAYOUTS = {
                 ("甲", None, "11")),
     "eprstmt": ("train_few_all.json", '{"id": 0, "sentence": "甲", "label": "Positive"}',
                 ("甲", None, "Positive")),
+    "cluewsc": ("train.json", '{"target": {"span2_index": 3, "span1_index": 0, "span1_text": '
+                '"甲乙", "span2_text": "它"}, "idx": 5, "label": "true", "text": "甲乙，它在"}',
+                ("_甲乙_，[它]在", None, "true")),
     "lcqmc": ("train.txt", "甲\t乙\t1", ("甲", "乙", "1")),
     "bq": ("train.tsv", "text_a\ttext_b\tlabel\n甲\t乙\t0", ("甲", "乙", "0")),
     "paws-x": ("translated_train.tsv", "id\tsentence1\tsentence2\tlabel\n1\t甲\t乙\t1",
@@ -55,7 +58,7 @@ def write(path: Path, text: str) -> Path:
 
 def test_every_row_has_a_layout_here():
     ours = {name for name, task in clue.TASKS.items() if task.head == "classification"}
-    assert ours - {"cluewsc"} == set(LAYOUTS)
+    assert ours == set(LAYOUTS)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -130,6 +133,8 @@ FILES = {  # examples of every file; lines without a label that counts are left 
             "test_public": 2838},
     "eprstmt": {"train_few_all": 160, "dev_few_all": 160, "test_public": 610},
     "iflytek": {"train_few_all": 3024, "dev_few_all": 1373, "test_public": 1749},
+    "cluewsc": {"train_0": 32, "train_few_all": 160, "dev_0": 32, "dev_few_all": 159,
+                "test_public": 976},
     "ocnli": {"train_few_all": 160, "dev_few_all": 160, "test_public": 2520},
     "tnews": {"train_few_all": 1185, "dev_few_all": 1098, "test_public": 2010},
 }
@@ -142,9 +147,19 @@ def test_real_files(name, file, count, shared):
     task = get_task(name)
     split = load_split(task, path)
     assert len(split) == count == sum(1 for line in path.read_text("utf-8").split("\n") if line)
+    if name == "cluewsc":
+        assert_marked(split.examples, path)
+        return
     assert all(example.text_a.strip() for example in split.examples)
     assert {example.text_b is None for example in split.examples} == {"text_b" not in task.columns}
     objects = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
     assert [task.labels[example.label] for example in split.examples] == [
         str(item["label"]).strip() for item in objects]
     assert [example.guid for example in split.examples] == [str(item["id"]) for item in objects]
+
+
+def assert_marked(examples: list, path: Path) -> None:
+    for example, line in zip(examples, path.read_text("utf-8").split("\n"), strict=False):
+        target = json.loads(line)["target"]
+        assert f"_{target['span1_text']}_" in example.text_a
+        assert f"[{target['span2_text']}]" in example.text_a

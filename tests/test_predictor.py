@@ -211,6 +211,17 @@ def test_lines_are_texts_pairs_or_objects():
         ("x y", "b")]
 
 
+def test_a_task_that_prepares_its_objects_does_so_here():
+    task = get_task("cluewsc")
+    item = {"target": {"span1_index": 0, "span1_text": "甲", "span2_index": 2, "span2_text": "它"},
+            "text": "甲，它在"}
+    rows = lines(json.dumps(item), json.dumps(item | {"target": None}))
+    texts = read_lines(rows, "f", task.columns, task.prepare)
+    assert next(texts) == "_甲_，[它]在"
+    with pytest.raises(DataError, match="f, line 2: .*expected text and target"):
+        next(texts)
+
+
 @pytest.mark.parametrize(("rows", "columns", "wanted"), [
     (["a", "b\tc"], None, "f, line 2: found 2 texts .*expected 1 as in the lines above"),
     (["a\tb", "c"], None, "f, line 2: found 1 texts .*expected 2, a pair as in the lines above"),
@@ -285,6 +296,17 @@ def test_objects_by_the_columns_of_a_task_and_by_flags(folder, tmp_path, capsys)
         shown.append(capsys.readouterr().out)
     [answer] = Predictor.from_pretrained(folder, "cpu")([("good", "film")])
     assert shown == [f"{answer.label}\t{answer.probability:.4f}\n"] * 2
+
+
+def test_the_command_prepares_them_too(folder, tmp_path, capsys):
+    item = {"target": {"span1_index": 0, "span1_text": "good", "span2_index": 5,
+                       "span2_text": "film"}, "text": "good film"}
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps(item) + "\n")
+    assert main(["--model_name_or_path", str(folder), "--predict_file", str(file), "--no_cuda",
+                 "--task_name", "cluewsc"]) == 0
+    [answer] = Predictor.from_pretrained(folder, "cpu")("_good_ [film]")
+    assert capsys.readouterr().out == f"{answer.label}\t{answer.probability:.4f}\n"
 
 
 @pytest.mark.parametrize(("more", "wanted"), [
